@@ -19,6 +19,13 @@ ForceOption = Annotated[
     bool, typer.Option("--force", help="Also into the future, or behind where the watermark is.")
 ]
 
+PreviewedOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD", help="Only if still the same would happen as --dry-run --json named by this word."
+    ),
+]
+
 
 def check_reason(command: str, reason: str | None) -> None:
     """Before anything is looked at: a script that gave none is told so at once."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from tidegauge.cli.log import LogFormat, LogFormatOption
 from tidegauge.cli.options import (
     DebugOption,
@@ -25,6 +29,7 @@ def command(
     stage: StageOption = None,
     parallel: ParallelOption = 2,
     wait: WaitOption = "0s",
+    reason: Annotated[str | None, typer.Option(help="Why; the history keeps it, if one is given.")] = None,
     log_format: LogFormatOption = LogFormat.TEXT,  # noqa: ARG001 - read where lines are written
     json: JsonOption = False,
     debug: DebugOption = False,
@@ -38,6 +43,9 @@ def command(
     order = RunOptions(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)
     loaded = open_project(project)
     report, signalled = running(
-        loaded, lambda tell, stop: retry(loaded, order, tell=tell, stop=stop), json=json, debug=debug
+        loaded,
+        lambda tell, stop: retry(loaded, order, tell=tell, stop=stop, reason=reason),
+        json=json,
+        debug=debug,
     )
     close(loaded, report, "retry", selection=chosen, signalled=signalled, json=json, debug=debug)

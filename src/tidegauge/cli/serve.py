@@ -13,11 +13,10 @@ from tidegauge.cli.log import log_line
 from tidegauge.cli.options import DebugOption, ProjectOption
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError, RuntimeMissing
+from tidegauge.model.secret import SERVE_TOKEN
 
 if TYPE_CHECKING:
     from tidegauge.model.secret import Secret
-
-TOKEN = "TIDEGAUGE_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def command(
@@ -28,7 +27,7 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Ask for the token in this file; or set {TOKEN}."),
+        typer.Option(metavar="FILE", help=f"Ask for the token in this file; or set {SERVE_TOKEN}."),
     ] = None,
     trust_user_header: Annotated[
         str | None,
@@ -41,9 +40,16 @@ def command(
     root_path: Annotated[
         str, typer.Option(metavar="PATH", help="The prefix that a proxy serves it under: /tidegauge.")
     ] = "",
+    allow_actions: Annotated[
+        bool,
+        typer.Option(
+            "--allow-actions", help="Let viewers retry, suspend, resume, verify, and change watermarks."
+        ),
+    ] = False,
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
-    """Show the ledger in a browser: what is late, what is stuck, what is proven. Changes nothing."""
+    """Show the ledger in a browser: what is late, what is stuck, what is proven. Changes nothing, unless
+    --allow-actions says so."""
     check_extra()
     from tidegauge.cli.progress import Stop
     from tidegauge.dashboard.access import Access
@@ -54,7 +60,7 @@ def command(
     prefix = root_path.rstrip("/")
     if prefix and not prefix.startswith("/"):
         raise ConfigError(f"--root-path {root_path} has to begin with a slash", hint=f"write /{root_path}")
-    app = make_app(open_project(project), access, root_path=prefix)
+    app = make_app(open_project(project), access, root_path=prefix, acts=allow_actions)
     listening = open_socket(host, port)
     stop = Stop(says="stopping")
     with stop:
@@ -83,7 +89,7 @@ def _read_token(file: Path | None) -> Secret | None:
     from tidegauge.model.secret import Secret
 
     if file is None:
-        given = os.environ.get(TOKEN, "")
+        given = os.environ.get(SERVE_TOKEN, "")
         return Secret(given) if given else None
     try:
         text = file.read_text(encoding="utf-8").strip()

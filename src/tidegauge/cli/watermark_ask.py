@@ -31,16 +31,19 @@ def override(
     force: bool,
     json: bool,
     debug: bool,
+    previewed: str | None = None,
 ) -> None:
-    """Preview, ask, do. Raises ConfigError for what lacks a reason, force or a yes."""
-    from tidegauge.operations.override import carry_out, preview
+    """Preview, ask, do. Raises ConfigError for what lacks a reason, force or a yes, and WrongState where
+    something else would happen than was previewed."""
+    from tidegauge.operations.override import carry_out, check_previewed, preview
 
     if not dry_run:
         check_reason(f"watermark {command}", reason)
     moves = preview(project, selection, request, stage=stage)
+    check_previewed(moves, previewed)
     if not moves:
         if json:
-            _print(command, moves, done=False)
+            _print(command, moves)
         else:
             say("every flow stands there already; nothing to change")
         return
@@ -48,7 +51,7 @@ def override(
         show_moves(moves)
     if dry_run:
         if json:
-            _print(command, moves, done=False)
+            _print(command, moves)
         else:
             say("nothing was changed")
         return
@@ -59,9 +62,9 @@ def override(
             hint="if that is what you want, add --force; nothing was changed",
         )
     reason = confirm_with_reason(f"change the watermark of {count_flows(moves)}?", reason, yes=yes)
-    ended = carry_out(project, moves, reason=reason)
+    ended = carry_out(project, moves, reason=reason, unmoved=previewed is not None)
     if json:
-        _print(command, ended, done=True)
+        print_json({**_head(command, done=True), "flows": [one.to_json() for one in ended]})
     for one in ended:
         _show_done(one, json=json, debug=debug)
     raise typer.Exit(1 if any(one.error for one in ended) else 0)
@@ -74,6 +77,12 @@ def _show_done(one: OverrideResult, *, json: bool, debug: bool) -> None:
         say(f"{one.move.name}: done; its next run is the first of epoch {one.epoch}")
 
 
-def _print(command: str, found: Sequence[OverridePreview] | Sequence[OverrideResult], *, done: bool) -> None:
-    flows: list[dict[str, Any]] = [one.to_json() for one in found]
-    print_json({"schema": f"tidegauge/watermark-{command}/1", "done": done, "flows": flows})
+def _print(command: str, moves: Sequence[OverridePreview]) -> None:
+    from tidegauge.operations.override import name_preview
+
+    flows = [one.to_json() for one in moves]
+    print_json({**_head(command, done=False), "preview": name_preview(moves), "flows": flows})
+
+
+def _head(command: str, *, done: bool) -> dict[str, Any]:
+    return {"schema": f"tidegauge/watermark-{command}/1", "done": done}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.confirm import DryRunOption, ForceOption, ReasonOption, YesOption
+from tidegauge.cli.confirm import DryRunOption, ForceOption, PreviewedOption, ReasonOption, YesOption
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -46,6 +46,7 @@ def set_(
     force: ForceOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
+    previewed: PreviewedOption = None,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
@@ -65,6 +66,7 @@ def set_(
     if pipeline is not None:
         from tidegauge.operations.tracked import preview_set
 
+        _refuse_previewed(previewed)
         found = open_project(project)
         tables = selection(select, table)
         move = preview_set(found, pipeline, tables, timestamp=timestamp, position=position)
@@ -82,6 +84,7 @@ def set_(
         force=force,
         json=json,
         debug=debug,
+        previewed=previewed,
     )
 
 
@@ -92,6 +95,7 @@ def reset(
     reason: ReasonOption = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
+    previewed: PreviewedOption = None,
     project: ProjectOption = None,
     select: SelectOption = None,
     table: TableOption = None,
@@ -105,6 +109,7 @@ def reset(
     if pipeline is not None:
         from tidegauge.operations.tracked import preview_reset
 
+        _refuse_previewed(previewed)
         found = open_project(project)
         move = preview_reset(found, pipeline, selection(select, table))
         override_tracked(found, move, reason=reason, yes=yes, dry_run=dry_run, force=True, json=json)
@@ -121,6 +126,7 @@ def reset(
         force=True,
         json=json,
         debug=debug,
+        previewed=previewed,
     )
 
 
@@ -184,6 +190,13 @@ def undo(
         json=json,
         debug=debug,
     )
+
+
+def _refuse_previewed(previewed: str | None) -> None:
+    if previewed is not None:
+        raise ConfigError(
+            "--previewed is for flows of the project, and not with --pipeline", hint="leave one of them out"
+        )
 
 
 def _named(command: str, select: list[str] | None, table: list[str] | None) -> tuple[str, ...]:

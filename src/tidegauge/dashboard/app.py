@@ -1,21 +1,21 @@
-"""The web application: one function for each page. It reads, and changes nothing."""
+"""The web application: one function for each page. It reads; to act is in `action_routes`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from tidegauge import __version__
 from tidegauge.dashboard.access import COOKIE, Access, Gate
+from tidegauge.dashboard.action_processes import ActionProcesses
+from tidegauge.dashboard.action_routes import add_actions
 from tidegauge.dashboard.audit import AuditFilter, make_audit_page
 from tidegauge.dashboard.fleet import FleetFilter, make_fleet_page
 from tidegauge.dashboard.flow_page import make_flow_page
@@ -24,65 +24,38 @@ from tidegauge.dashboard.graph_page import make_graph_page
 from tidegauge.dashboard.links import ServedLinks
 from tidegauge.dashboard.live import LedgerWatch
 from tidegauge.dashboard.proofs import make_proof_page
-from tidegauge.dashboard.render import PAGE, PART, STATIC, render, render_error
+from tidegauge.dashboard.render import STATIC
 from tidegauge.dashboard.run_pages import make_run_page, make_runs_page
+from tidegauge.dashboard.session import FormGuard, read_form
+from tidegauge.dashboard.shower import Shower
 from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project
 
-_LONGEST = 10_000
-"""Bytes that a form may have."""
 
-
-@dataclass(frozen=True)
-class Shower:
-    """Renders pages for one request after another."""
-
-    snapshots: FleetSnapshots
-    links: ServedLinks
-
-    def show(self, request: Request, template: str, section: str, page: Any, **more: Any) -> Response:
-        text = render(template, self.links, **self._shared(request, section), page=page, **more)
-        return HTMLResponse(text)
-
-    def show_error(
-        self, request: Request, status: int, title: str, error: TidegaugeError, *, retries: bool = False
-    ) -> Response:
-        shared = self._shared(request, "")
-        text = render_error(self.links, error, **shared, title=title, retries=retries)
-        return HTMLResponse(text, status)
-
-    def missing(self, request: Request, what: str, hint: str) -> Response:
-        return self.show_error(request, 404, "Not there", TidegaugeError(what, hint=hint))
-
-    def _shared(self, request: Request, section: str) -> dict[str, Any]:
-        part = "x-tidegauge-part" in request.headers
-        return {
-            "layout": PART if part else PAGE,
-            "project": self.snapshots.project.pipeline,
-            "section": section,
-            "written": None,
-        }
-
-
-def make_app(project: Project, access: Access | None = None, *, root_path: str = "") -> FastAPI:
-    """`root_path`: the prefix that a proxy serves it under.
+def make_app(
+    project: Project, access: Access | None = None, *, root_path: str = "", acts: bool = False
+) -> FastAPI:
+    """`root_path`: the prefix that a proxy serves it under; `acts`: viewers may act, and not only look.
 
     `app.state.watch.ended` lets those go who listen for changes.
     """
     access = access or Access()
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     snapshots = FleetSnapshots(project)
-    shower = Shower(snapshots, ServedLinks(root_path, project.pipeline, __version__))
-    app.state.watch = watch = LedgerWatch(snapshots)
+    processes = ActionProcesses(project)
+    shower = Shower(snapshots, ServedLinks(root_path, project.pipeline, __version__, acts=acts))
+    app.state.watch = watch = LedgerWatch(lambda: (snapshots.pulse(), processes.pulse()))
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(Gate, access=access, root=root_path)
     _add_fleet(app, shower)
-    _add_flows(app, shower)
+    _add_flows(app, shower, processes)
     _add_runs(app, shower)
     _add_errors(app, shower)
     _add_login(app, shower, access)
+    if acts:
+        add_actions(app, shower, FormGuard(access, root_path), processes)
 
     @app.get("/events")
     async def events(request: Request) -> Response:
@@ -142,7 +115,7 @@ def _add_fleet(app: FastAPI, shower: Shower) -> None:
         return shower.show(request, "history.html", "history", make_audit_page(snapshots, asked))
 
 
-def _add_flows(app: FastAPI, shower: Shower) -> None:
+def _add_flows(app: FastAPI, shower: Shower, processes: ActionProcesses) -> None:
     snapshots = shower.snapshots
 
     def page_of(make: Callable[[FleetSnapshots, str, str], Any], template: str) -> Callable[..., Response]:
@@ -154,7 +127,7 @@ def _add_flows(app: FastAPI, shower: Shower) -> None:
                     f"the ledger has no flow '{name}'",
                     "it has never run, or was forgotten since; the list of flows has those that there are",
                 )
-            return shower.show(request, template, "flows", found)
+            return shower.show(request, template, "flows", found, actions=processes.of_flow(name))
 
         return show
 
@@ -218,8 +191,8 @@ def _add_login(app: FastAPI, shower: Shower, access: Access) -> None:
 
     @app.post("/login")
     async def enter(request: Request) -> Response:
-        given = parse_qs((await request.body())[:_LONGEST].decode("utf-8", "replace"))
-        if not access.is_token(given.get("token", [""])[0]):
+        given = await read_form(request)
+        if not access.is_token(given.get("token", "")):
             answer = shower.show(request, "login.html", "", None, wrong=True)
             answer.status_code = 401
             return answer

@@ -14,7 +14,7 @@ MOST = 2000
 """Events that are looked through; `tidegauge history` knows no limit."""
 ROWS = 100
 BY_HAND = ("set", "reset", "refresh", "undo", "forgotten", "rebuilt", "backfill", "repair", "suspended",
-           "resumed", "files_cleaned")  # fmt: skip
+           "resumed", "retried", "files_cleaned")  # fmt: skip
 """What people do."""
 
 

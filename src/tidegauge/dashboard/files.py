@@ -49,7 +49,7 @@ def make_site(project: Project) -> Iterator[tuple[str, str]]:
     for seen in snapshot.flows:
         # Somebody may have forgotten it since.
         if (flow := make_flow_page(snapshots, seen.pipeline, seen.flow)) is not None:
-            yield links.flow(seen.pipeline, seen.flow), page("flow.html", "flows", flow)
+            yield links.flow(seen.pipeline, seen.flow), page("flow.html", "flows", flow, actions=())
         if (gaps := make_gap_page(snapshots, seen.pipeline, seen.flow)) is not None:
             yield links.gaps(seen.pipeline, seen.flow), page("gaps.html", "flows", gaps)
     for name in kept:

@@ -35,6 +35,11 @@ class Links(Protocol):
 
     def static(self, name: str) -> str: ...
 
+    def act(self, flow: str = "", kind: str = "") -> str:
+        """Where an operator acts on a flow of the project; without one, where the form goes to."""
+
+    def action(self, name: str) -> str: ...
+
     def events(self) -> str:
         """Of the server-sent events."""
 
@@ -47,6 +52,8 @@ class ServedLinks:
     """The project's pipeline, which need not be named."""
     version: str
     """So that a browser fetches files anew that another version has."""
+    acts: bool = False
+    """Viewers may act."""
 
     def fleet(self, asked: FleetFilter | None = None) -> str:
         return self._to("/", asked.to_query() if asked else {})
@@ -77,6 +84,14 @@ class ServedLinks:
 
     def static(self, name: str) -> str:
         return self._to(f"/static/{name}", {"v": self.version})
+
+    def act(self, flow: str = "", kind: str = "") -> str:
+        if not self.acts:
+            return ""
+        return self._to("/act", {"name": flow, "do": kind} if flow else {})
+
+    def action(self, name: str) -> str:
+        return self._to("/action", {"id": name}) if self.acts else ""
 
     def events(self) -> str:
         return self._to("/events")
@@ -125,6 +140,12 @@ class FileLinks:
     def static(self, name: str) -> str:
         return name
 
+    def act(self, flow: str = "", kind: str = "") -> str:  # noqa: ARG002 - nobody is there to act
+        return ""
+
+    def action(self, name: str) -> str:  # noqa: ARG002
+        return ""
+
     def events(self) -> str:
         return ""
 
@@ -136,6 +157,7 @@ class NoLinks:
         return ""
 
     fleet = flow = gaps = runs = run = run_json = history = graph = proofs = static = events = _nowhere
+    act = action = _nowhere
 
 
 def _file(kind: str, *names: str) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.errors import TidegaugeError
 
 LOOK_EVERY = 1.0
@@ -15,10 +14,11 @@ _PING_EVERY = 15.0
 
 
 class LedgerWatch:
-    """Looks at the ledger while somebody listens, once for all of them."""
+    """Looks at the ledger while somebody listens, once for all of them. `pulse` differs as soon as something
+    that people see has changed."""
 
-    def __init__(self, snapshots: FleetSnapshots) -> None:
-        self._snapshots = snapshots
+    def __init__(self, pulse: Callable[[], object]) -> None:
+        self._pulse = pulse
         self._lock = asyncio.Lock()
         self._looked = 0.0
         self._seen: object = None
@@ -53,6 +53,6 @@ class LedgerWatch:
 
     def _feel(self) -> object:
         try:
-            return self._snapshots.pulse()
+            return self._pulse()
         except TidegaugeError as error:
             return error.sentence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,11 +49,14 @@ def _environment() -> Environment:
     )
     made.filters.update(
         ago=_ago,
+        ago_now=lambda moment, now: _ago(_bare(moment), _bare(now)),
         at=_at,
+        at_aware=lambda moment: _at(_bare(moment)),
         count=_count,
         duration=lambda seconds: "—" if seconds is None else show_duration(seconds),
         position=to_text,
         seconds_of=seconds_of,
+        shown_position=_show_position,
         word=drawing.show_word,
     )
     made.globals.update(
@@ -73,6 +76,22 @@ def _finalize(value: object) -> object:
     if value is None:
         return ""
     return value if isinstance(value, Markup) else mask(str(value))
+
+
+def _show_position(value: Any) -> str:
+    """A position as a command prints it in JSON."""
+    match value:
+        case None:
+            return to_text(None)
+        case {"cursor": cursor, "key": [*key]}:
+            return str(cursor) + (f" · {', '.join(map(str, key))}" if key else "")
+        case _:
+            return str(value)
+
+
+def _bare(moment: datetime) -> datetime:
+    """As the ledger's own moments are: in UTC, without a zone."""
+    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def _count(value: int | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from tidegauge.errors import ConfigError
 from tidegauge.flows.downstream import downstream
 from tidegauge.model.delta_flow import AnyFlow
-from tidegauge.model.override import Override
+from tidegauge.model.override import Override, Stand
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
@@ -106,6 +106,8 @@ class OverridePreview:
     """Where the other inputs go."""
     stands: bool = False
     """Every input is there already."""
+    stand: Stand = field(default_factory=Stand)
+    """Of the flow, as it was looked at."""
 
     @property
     def name(self) -> str:
@@ -173,6 +175,7 @@ class OverridePreviewer(ABC):
             dangers=tuple(dangers),
             notes=tuple(self.find_notes(request)),
             stands=before == after,
+            stand=status.stand if status else Stand(),
         )
         counted = self.count_rows(made)
         if not isinstance(request, Reset | Refresh | UndoLast):

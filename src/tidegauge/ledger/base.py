@@ -21,7 +21,7 @@ from tidegauge.ledger import (
 )
 from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Claim, Owner
-from tidegauge.model.override import Override
+from tidegauge.model.override import Override, Stand
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import FlowStatus
@@ -188,12 +188,13 @@ class BaseLedger(ABC):
         *,
         owner: Owner,
         reason: str,
+        expected: Stand | None = None,
     ) -> Override:
         flow_state = self._change(
             pipeline,
             flow,
             lambda flow_state, now: override_rules.begin_override(
-                flow_state, kind, positions, owner=owner, reason=reason, now=now
+                flow_state, kind, positions, owner=owner, reason=reason, now=now, expected=expected
             ),
         )
         assert flow_state.override is not None

@@ -15,7 +15,7 @@ from tidegauge.ledger.rule_records import close_run, describe_lost_lease, make_e
 from tidegauge.ledger.tallies import add_seconds, count_override
 from tidegauge.model.claim import Owner
 from tidegauge.model.identity import accept_scope
-from tidegauge.model.override import FORGET, Identity, Override, Undo
+from tidegauge.model.override import FORGET, Identity, Override, Stand, Undo
 from tidegauge.model.pending import Pending
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import RunRecord
@@ -35,9 +35,11 @@ def begin_override(
     owner: Owner,
     reason: str,
     now: datetime,
+    expected: Stand | None = None,
 ) -> StateChange:
     """See LedgerWriter.begin_override."""
     refuse_override(flow_state)
+    _refuse_moved(flow_state, expected)
     continues: tuple[int, int] | None = (flow_state.epoch, flow_state.seq)
     identities: Mapping[str, Identity] = {}
     if kind == "undo":
@@ -93,6 +95,21 @@ def begin_override(
     )
     said = make_event(flow_state, "override", now, owner.actor, reason=f"{kind}: {reason}")
     return StateChange(changed, (said,), runs)
+
+
+def describe_moved(flow: str) -> WrongState:
+    """Somebody else was quicker than who wants to change it now."""
+    return WrongState(
+        f"{flow} has moved since what would happen was shown, so nothing was changed",
+        hint="look at what would happen now, and decide again",
+    )
+
+
+def _refuse_moved(flow_state: FlowState, expected: Stand | None) -> None:
+    plan = flow_state.active.plan if flow_state.active else None
+    stand = Stand(flow_state.fence, plan.plan_id, plan.done) if plan else Stand(flow_state.fence)
+    if expected not in (None, stand):
+        raise describe_moved(flow_state.flow)
 
 
 def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateChange | None:

@@ -9,10 +9,14 @@ from pathlib import Path
 
 from tidegauge.model.claim import Owner
 
+ACTOR = "TIDEGAUGE_ACTOR"
+"""Names in the environment on whose behalf a process works, where that is not who started it."""
+
 
 def this_process() -> Owner:
     pid = os.getpid()
-    return Owner(actor=f"{_user()}@{socket.gethostname()}", host=_host(), pid=pid, started=_read_start(pid))
+    actor = os.environ.get(ACTOR, "").strip() or f"{_user()}@{socket.gethostname()}"
+    return Owner(actor=actor, host=_host(), pid=pid, started=_read_start(pid))
 
 
 def is_gone(owner: Owner) -> bool:

@@ -31,6 +31,16 @@ class Override:
     """By input, what the next plan shall compare its table with; inputs that are not named keep theirs."""
 
 
+@dataclass(frozen=True)
+class Stand:
+    """Where a flow stood when somebody looked at it. Whoever takes, moves or plans it since makes another."""
+
+    fence: int = 0
+    plan_id: str | None = None
+    done: int = 0
+    """Batches of the plan."""
+
+
 FORGET = "forget"
 
 

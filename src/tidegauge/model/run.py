@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.model.claim import Owner
-from tidegauge.model.override import Override, Undo
+from tidegauge.model.override import Override, Stand, Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position, Window
 from tidegauge.model.state import State
@@ -35,6 +35,12 @@ class FlowStatus:
     """One that was begun and not ended."""
     undo: Undo | None = None
     suspended: Suspension | None = None
+
+    @property
+    def stand(self) -> Stand:
+        """A plan that an override was begun over is as good as ended."""
+        plan = None if self.override is not None else self.plan
+        return Stand(self.fence, plan.plan_id, plan.done) if plan else Stand(self.fence)
 
     @property
     def shown_state(self) -> State:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
+SERVE_TOKEN = "TIDEGAUGE_SERVE_TOKEN"  # noqa: S105 - the name of a variable, with the token of the dashboard
 _known: set[str] = set()
 _open: set[str] = set()
 _WORD = re.compile(r"\w+")

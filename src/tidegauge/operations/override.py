@@ -5,6 +5,8 @@ Anyone can do the last two steps of one that was begun.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -26,9 +28,12 @@ from tidegauge.flows.override import (
 )
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.override_rules import describe_moved
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
+from tidegauge.model.override import Stand
+from tidegauge.model.position import to_json
 from tidegauge.model.protocols.ledger import LedgerReader, LedgerWriter
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.run import FlowStatus
@@ -153,23 +158,57 @@ def _find_imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, 
     return tuple(flow for flow in flows if flow.name in request.marks)
 
 
+def name_preview(moves: Sequence[OverridePreview]) -> str:
+    """The same word as long as the same would happen to flows that have not moved. Rows that come and go in
+    the source meanwhile make no other."""
+    facts = [
+        [move.name, move.kind, {name: to_json(one) for name, one in move.positions.items()},
+         move.stand.fence, move.stand.plan_id, move.stand.done, len(move.dangers)]
+        for move in moves
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_previewed(moves: Sequence[OverridePreview], previewed: str | None) -> None:
+    """Raises WrongState where something else was shown than would happen now. None: nobody asks."""
+    if previewed is not None and previewed != name_preview(moves):
+        raise describe_moved(", ".join(move.name for move in moves[:3]) or "the flow")
+
+
 def carry_out(
-    project: Project, moves: Sequence[OverridePreview], *, reason: str, tell: Listener | None = None
+    project: Project,
+    moves: Sequence[OverridePreview],
+    *,
+    reason: str,
+    tell: Listener | None = None,
+    unmoved: bool = False,
 ) -> list[OverrideResult]:
-    """Do what was shown. A flow that cannot be changed is reported, and the others are changed."""
+    """Do what was shown. A flow that cannot be changed is reported, and the others are changed.
+
+    `unmoved`: one that has moved since it was shown is not changed, but reported.
+    """
     done: list[OverrideResult] = []
     with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
         resources = resources_for(project, [move.flow for move in moves], sources)
         for move in moves:
             try:
                 output = open_flow(move.flow, resources).output
-                done.append(OverrideResult(move, _one(ledger, output, move, reason, tell or _nobody)))
+                expected = move.stand if unmoved else None
+                epoch = _one(ledger, output, move, reason, tell or _nobody, expected)
+                done.append(OverrideResult(move, epoch))
             except TidegaugeError as error:
                 done.append(OverrideResult(move, None, error))
     return done
 
 
-def _one(ledger: LedgerWriter, output: Output, move: OverridePreview, reason: str, tell: Listener) -> int:
+def _one(
+    ledger: LedgerWriter,
+    output: Output,
+    move: OverridePreview,
+    reason: str,
+    tell: Listener,
+    expected: Stand | None,
+) -> int:
     flow = move.flow
     output.prepare()
     for status in ledger.status(flow.pipeline, [flow.name]):
@@ -184,6 +223,7 @@ def _one(ledger: LedgerWriter, output: Output, move: OverridePreview, reason: st
             move.positions,
             owner=this_process(),
             reason=reason,
+            expected=expected,
         )
     end_override(ledger, output, flow, begun, tell)
     return begun.epoch

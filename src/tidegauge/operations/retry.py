@@ -6,7 +6,7 @@ import threading
 
 from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.select import choose
-from tidegauge.model.protocols.ledger import LedgerReader
+from tidegauge.ledger.owner import this_process
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import Listener
@@ -15,22 +15,27 @@ from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.run import open_runner
 
+RETRIED = "retried"
+"""The event: somebody asked for it by hand, and said why."""
 
-def retry(project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event) -> RunReport:
+
+def retry(
+    project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event, reason: str | None = None
+) -> RunReport:
     """The selected flows' plans that failed or were left, each with the windows that it froze.
 
-    A plan that another runner is at work on has not failed.
+    A plan that another runner is at work on has not failed. A reason is kept in the history, of each flow
+    that has a plan to end.
     """
     with open_runner(project, options, tell=tell, stop=stop) as runner:
         recorded = find_recorded(runner.ledger, project.pipeline)
         choice = choose(project, options.selection, runner.sources, stage=options.stage, recorded=recorded)
-        held = _find_held(runner.ledger, project.pipeline)
+        now, statuses = runner.ledger.now(), runner.ledger.status(project.pipeline)
+        held = {one.flow for one in statuses if is_held(one, now)}
         left = [flow for flow in choice.all_flows if flow.name not in held]
+        planned = {one.flow for one in statuses if one.plan is not None}
+        for name in [flow.name for flow in left if reason and flow.name in planned]:
+            runner.ledger.note(project.pipeline, name, RETRIED, owner=this_process(), reason=reason or "")
         reports = runner.schedule_left(left, choice.missing).run()
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))
-
-
-def _find_held(ledger: LedgerReader, pipeline: str) -> set[str]:
-    now = ledger.now()
-    return {status.flow for status in ledger.status(pipeline) if is_held(status, now)}

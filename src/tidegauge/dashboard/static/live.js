@@ -16,6 +16,7 @@ let fetching = null;
 
 // Takes the page's live part anew; what is open, marked or focused stays so.
 async function refresh(address) {
+  if (main.querySelector("form[data-keep]")) return; // somebody may be writing into it
   if (fetching) fetching.abort();
   const mine = (fetching = new AbortController());
   main.classList.add("loading");

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tidegauge.model.claim import Claim, Owner
-from tidegauge.model.override import Override
+from tidegauge.model.override import Override, Stand
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
@@ -174,11 +174,13 @@ class LedgerWriter(LedgerReader, Protocol):
         *,
         owner: Owner,
         reason: str,
+        expected: Stand | None = None,
     ) -> Override:
         """Raise the fence, so that nobody advances any more, and keep what is going to be changed.
 
-        `undo` ignores `positions`. Raises WrongState where another override was begun and not ended, and
-        where there is nothing to undo. The output has to open `epoch` before `end_override`.
+        `undo` ignores `positions`. Raises WrongState where another override was begun and not ended, where
+        there is nothing to undo, and where the flow stands elsewhere than `expected`. The output has to open
+        `epoch` before `end_override`.
         """
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:

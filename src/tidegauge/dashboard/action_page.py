@@ -1,0 +1,129 @@
+"""What a page says before an operator acts on a flow, and whether it may be acted on now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegauge.dashboard.action_processes import ActionProcess
+from tidegauge.dashboard.actions import ActionKind, ActionRequest, check_means_one
+from tidegauge.dashboard.flow_page import FlowPage, make_flow_page
+from tidegauge.dashboard.snapshot import FleetSnapshots
+from tidegauge.errors import TidegaugeError
+from tidegauge.model.override import Stand
+
+TITLES = {
+    ActionKind.RETRY: "Retry",
+    ActionKind.SUSPEND: "Suspend",
+    ActionKind.RESUME: "Resume",
+    ActionKind.SET: "Set the watermark of",
+    ActionKind.RESET: "Reset the watermark of",
+    ActionKind.VERIFY: "Verify",
+}
+
+
+@dataclass(frozen=True)
+class ActionPage:
+    at: datetime
+    request: ActionRequest
+    word: str
+    """The flow's state, for people."""
+    will: str
+    """What would happen, in a sentence."""
+    refused: str
+    """Why it cannot be done now; empty: it can."""
+    stand: str
+    """Names where the flow stands, so that who agrees agrees to what he saw."""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.request.kind]
+
+
+@dataclass(frozen=True)
+class OutcomePage:
+    """How an action goes, or went; a preview with what it found."""
+
+    action: ActionProcess
+    at: datetime
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.action.request.kind]
+
+    @property
+    def preview(self) -> ActionProcess | None:
+        """The one to agree to: its own, or what would happen now that the flow has moved."""
+        return self.action if self.action.preview else self.action.again
+
+    @property
+    def risky(self) -> bool:
+        return bool(self.preview and any(one.get("dangers") for one in self.preview.flows))
+
+    @property
+    def agreed(self) -> bool:
+        """There is something to agree to."""
+        preview = self.preview
+        return bool(preview and preview.code == 0 and preview.flows and preview.document.get("preview"))
+
+
+def make_action_page(snapshots: FleetSnapshots, request: ActionRequest) -> ActionPage | None:
+    """None: the project has no such flow in its ledger."""
+    pipeline = snapshots.project.pipeline
+    found = make_flow_page(snapshots, pipeline, request.flow)
+    if found is None:
+        return None
+    names = [one.flow for one in snapshots.read().flows if one.pipeline == pipeline]
+    try:
+        check_means_one(request.flow, names)
+        refused = find_refusal(found, request.kind)
+    except TidegaugeError as error:
+        refused = f"{error.sentence}: {error.hint}"
+    suspended = found.status.suspended
+    stand = name_stand(found.status.stand, suspended.at.isoformat() if suspended else "")
+    return ActionPage(found.at, request, found.seen.word, _tell(found, request.kind), refused, stand)
+
+
+def name_stand(stand: Stand, suspended: str) -> str:
+    return f"{stand.fence}/{stand.plan_id or ''}/{stand.done}/{suspended}"
+
+
+def find_refusal(page: FlowPage, kind: ActionKind) -> str:
+    """Why the flow cannot be acted on as it is now; empty: it can."""
+    if kind.changes and page.held:
+        owner = page.status.owner
+        who = f"{owner.actor}, process {owner.pid}," if owner else "A runner"
+        return f"{who} is at work on it. Wait until its run has ended."
+    if kind is ActionKind.RETRY and page.plan is None:
+        return "It has no plan that failed or was left: there is nothing to try again."
+    if kind is ActionKind.RESUME and page.status.suspended is None:
+        above = page.seen.summary.suspended
+        return f"It is suspended with its pipeline, by {above.actor}." if above else "It is not suspended."
+    if kind is ActionKind.SUSPEND and page.status.suspended is not None:
+        return f"It is suspended already, by {page.status.suspended.actor}."
+    return ""
+
+
+def _tell(page: FlowPage, kind: ActionKind) -> str:
+    match kind:
+        case ActionKind.RETRY:
+            covers = page.plan.covers if page.plan else "nothing"
+            return (
+                "Tries the plan again that was left, with the same windows, and plans nothing new. It covers"
+                f" {covers}."
+            )
+        case ActionKind.SUSPEND:
+            return (
+                "From now on nobody runs it, until it is resumed. What comes meanwhile waits in its source."
+            )
+        case ActionKind.RESUME:
+            return "It may run again; what has come since waits for its next run."
+        case ActionKind.SET:
+            return "It goes on from another position; what is in the target stays."
+        case ActionKind.RESET:
+            return "It begins again at the beginning, in a new epoch."
+        case ActionKind.VERIFY:
+            return (
+                "Compares source and target key by key, up to the watermark. It reads both, changes neither,"
+                " and keeps what it finds in the history."
+            )
