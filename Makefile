@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup servers schedulers demo test test-long fast lint docs bench simulate clean
+.PHONY: setup servers schedulers axe demo test test-long fast lint docs bench simulate clean
 
 setup: .venv/ready
 
@@ -12,6 +12,10 @@ setup: .venv/ready
 
 servers: setup
 	scripts/servers
+
+# The accessibility checks of the dashboard, where npm can have them.
+axe:
+	scripts/axe
 
 schedulers: .schedulers/ready
 
@@ -29,7 +33,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 # Every test process keeps what it has compiled for the others.
 test test-long fast: export PYTHONDONTWRITEBYTECODE :=
 
-test: setup servers schedulers
+test: setup servers schedulers axe
 	$(BIN)/pytest -n 4 $(SPREAD) --durations=40 -m "not long"
 
 test-long: setup servers
@@ -56,4 +60,4 @@ simulate: setup
 	$(BIN)/python -m simulation --schedules $(N)
 
 clean:
-	rm -rf .venv .schedulers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .schedulers .axe build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,6 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 from tests.support.browser import look_like, open_browser
 
 from tidegauge.config.load import load_project
@@ -51,19 +54,31 @@ def main() -> None:
         folder = Path(name)
         _make_past(folder)
         listening = open_socket("127.0.0.1", 0)
-        end = serve(make_app(load_project(folder / "tidegauge.yml")), listening)
+        end = serve(make_app(load_project(folder / "tidegauge.yml"), acts=True), listening)
         try:
             with open_browser() as browser:
+                address = f"http://127.0.0.1:{listening.getsockname()[1]}"
                 for picture, (path, looks) in _PICTURES.items():
                     look_like(browser, **looks)
-                    browser.get(f"http://127.0.0.1:{listening.getsockname()[1]}{path}")
+                    browser.get(address + path)
                     time.sleep(0.5)  # until it says that it is live
                     browser.execute_script("scrollTo(0, 0)")
                     browser.save_screenshot(str(IMAGES / f"{picture}.png"))
+                _preview_reset(browser, address)
+                browser.save_screenshot(str(IMAGES / "act.png"))
         finally:
             end()
     for file in sorted(IMAGES.glob("*.png")):
         sys.stdout.write(f"{file.name}: {file.stat().st_size / 1000:.0f} kB\n")
+
+
+def _preview_reset(browser: Chrome, address: str) -> None:
+    """Up to where somebody has to agree."""
+    look_like(browser, height=520)
+    browser.get(f"{address}/act?name=orders/extract&do=reset")
+    browser.find_element(By.CSS_SELECTOR, "form.act button").click()
+    WebDriverWait(browser, 120).until(lambda _: browser.find_elements(By.ID, "reason"))
+    browser.find_element(By.ID, "reason").send_keys("July was read in the wrong zone")
 
 
 def _make_past(folder: Path) -> None:

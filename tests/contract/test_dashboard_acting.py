@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.drafts import ME, draft
 from tests.support.project import command, here, until
+from tidegauge.cli.serve import _read_tokens
 from tidegauge.config.load import load_project
 from tidegauge.dashboard.access import Access
 from tidegauge.dashboard.app import make_app
@@ -230,6 +231,27 @@ def test_a_word_for_one_user_is_no_word_for_another(shop: Path) -> None:
     assert ada.send(form).status_code == 403
 
 
+def test_a_token_names_who_acts(shop: Path) -> None:
+    (shop / "tokens").write_text("ada: first-long-word\nbob: second-long-word\n")
+    token, users = _read_tokens(shop / "tokens")
+    access = Access("0.0.0.0", token, users=users)
+    assert [
+        access.find_user({"authorization": f"Bearer {word}"}) for word in ("first-long-word", "x", "")
+    ] == [
+        "ada",
+        None,
+        None,
+    ]
+    pages = client(shop, access)
+    assert pages.post("/login", data={"token": "second-long-word"}).status_code == 200
+    bob = Operator(pages)
+    bob.agree(bob.see("/act?name=orders&do=suspend"))
+    assert status(shop).suspended is not None
+    assert history(shop, "suspended")[0].actor.startswith("bob via ")
+    (shop / "tokens").write_text("one\ntwo\n")
+    assert here("serve", "--project", shop, "--token-file", shop / "tokens").code == 2
+
+
 def test_a_name_that_means_more_than_one_flow_is_not_acted_on(shop: Path) -> None:
     with closing(sqlite3.connect(shop / "shop.db")) as app:
         app.execute('CREATE TABLE "ord*" (id INTEGER PRIMARY KEY, at TEXT)')
@@ -246,6 +268,11 @@ def test_a_name_that_means_more_than_one_flow_is_not_acted_on(shop: Path) -> Non
 def test_a_killed_server_leaves_what_a_killed_command_leaves(shop: Path) -> None:
     """The action outlives the server; killed in its turn, it is taken over like any run."""
     rows = 30_000
+
+    def count_done() -> int:
+        plan = status(shop).plan
+        return plan.done if plan else 0
+
     with closing(sqlite3.connect(shop / "shop.db")) as app:
         more = [(number, f"2026-02-01 {number // 3600:02d}:00:00") for number in range(3, rows + 1)]
         app.executemany("INSERT INTO orders VALUES (?, ?)", more)
@@ -268,7 +295,7 @@ def test_a_killed_server_leaves_what_a_killed_command_leaves(shop: Path) -> None
     text, cookie = page.read().decode(), page.headers["set-cookie"].split(";")[0]
     assert "It covers" in text
     form = urlencode({**fields_of(text), "reason": "it was killed"}).encode()
-    done = status(shop).plan.done if status(shop).plan else 0
+    done = count_done()
     urlopen(Request(f"{found[0]}/act", form, {"origin": found[0], "cookie": cookie}), timeout=60).close()
     server.kill()
     server.wait()
@@ -278,8 +305,8 @@ def test_a_killed_server_leaves_what_a_killed_command_leaves(shop: Path) -> None
         holder = status(shop).owner
         return holder.pid if holder else 0
 
-    until(lambda: status(shop).state is State.RUNNING and (status(shop).plan or 0) and owner() != victim.pid)
-    until(lambda: (plan := status(shop).plan) is not None and plan.done > done)
+    until(lambda: status(shop).state is State.RUNNING and owner() != victim.pid)
+    until(lambda: count_done() > done)
     kill(owner(), signal.SIGKILL)
     until(lambda: "STUCK" in client(shop).get("/flow?name=orders").text)
     assert [one.reason for one in history(shop, "retried")] == ["it was killed"]

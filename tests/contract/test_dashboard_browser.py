@@ -13,13 +13,14 @@ import pytest
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 
-from tests.support.browser import complaints, look_like, open_browser
+from tests.support.browser import AXE, complaints, find_barriers, look_like, open_browser
 from tests.support.dashboard import HOSTILE
 from tests.support.project import here, start, until
 from tidegauge.config.load import load_project
 from tidegauge.dashboard.app import make_app
 from tidegauge.dashboard.server import open_socket, serve
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import this_process
 from tidegauge.model.state import State
 
 ROWS = 20_000
@@ -59,7 +60,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     listening = open_socket("127.0.0.1", 0)
-    end = serve(make_app(load_project(folder / "tidegauge.yml")), listening)
+    end = serve(make_app(load_project(folder / "tidegauge.yml"), acts=True), listening)
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
@@ -182,6 +183,85 @@ def test_a_killed_run_is_seen_live_and_so_is_its_end(browser: Chrome, shop: Path
     until(lambda: not seen(browser, "stuck") and not seen(browser, "The plan"), seconds=60)
     assert seen(browser, "success")
     assert complaints(browser) == []
+
+
+def test_a_reset_is_done_by_clicking_and_found_in_the_history(
+    browser: Chrome, shop: Path, pages: str
+) -> None:
+    browser.get(f"{pages}/flow?name=orders")
+    browser.find_element(By.LINK_TEXT, "reset watermark").click()
+    browser.find_element(By.CSS_SELECTOR, "form.act button").click()
+    until(lambda: seen(browser, "rows read again"), seconds=120)
+    browser.find_element(By.CSS_SELECTOR, "form.act button").click()
+    assert "/action" in browser.current_url, "the browser does not send a form without a reason"
+    browser.find_element(By.ID, "reason").send_keys("the zone was <i>wrong</i>")
+    browser.find_element(By.CSS_SELECTOR, "form.act button").click()
+    until(lambda: seen(browser, "first of epoch 1"), seconds=120)
+    browser.find_element(By.LINK_TEXT, "history").click()
+    rows = [one.text for one in browser.find_elements(By.CSS_SELECTOR, ".events tbody tr")]
+    [row] = [one for one in rows if "the beginning" in one and "reset" in one]
+    assert "the zone was <i>wrong</i>" in row
+    assert this_process().actor in row
+    assert complaints(browser) == []
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 tables of which one cannot be loaded, by one real run."""
+    folder = tmp_path_factory.mktemp("many")
+    (folder / "tidegauge.yml").write_text(
+        "pipeline: many\nledger: sqlite:///ledger.db\n"
+        "connections: {app: {type: sqlite, path: shop.db}, dw: {type: sqlite, path: dw.db}}\n"
+        "sync: [{from: app, to: dw, tables: ['*'], cursor: at, mode: merge, settle: 0s, tags: [daily]}]\n"
+    )
+    with closing(sqlite3.connect(folder / "shop.db")) as app:
+        for number in range(300):
+            app.execute(f"CREATE TABLE t{number:03d} (id INTEGER PRIMARY KEY, at TEXT)")
+            app.execute(f"INSERT INTO t{number:03d} VALUES (1, '2026-01-01 00:{number % 60:02d}:00')")
+        app.commit()
+    with closing(sqlite3.connect(folder / "dw.db")) as target:
+        target.execute("CREATE VIEW t007 AS SELECT 1 AS id, '' AS at")
+        target.commit()
+    ran = here("sync", "--project", folder, "--json")
+    assert len(ran.json["flows"]) == 300, ran.said
+    return folder
+
+
+def test_a_fleet_of_300_flows(browser: Chrome, many: Path) -> None:
+    with serving(many) as address:
+        browser.get(address)
+        assert browser.find_element(By.CSS_SELECTOR, ".tiles b").text == "300"
+        assert len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 200
+        browser.find_element(By.PARTIAL_LINK_TEXT, "next").click()
+        assert len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) == 100
+        browser.get(f"{address}/?state=FAILED")
+        [failed] = browser.find_elements(By.CSS_SELECTOR, "tbody a.flow")
+        assert failed.text == "t007"
+        failed.click()
+        assert browser.find_elements(By.CSS_SELECTOR, ".card.error .hint")
+        for path in ("/runs", "/graph", "/proofs", "/history", "/gaps?name=t099"):
+            browser.get(address + path)
+            assert browser.find_elements(By.CSS_SELECTOR, ".trouble") == [], path
+            assert "/flow?name=t" in browser.page_source or path == "/runs", path
+        assert complaints(browser) == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="axe-core could not be had: no npm")
+def test_nothing_keeps_anybody_out(browser: Chrome, pages: str) -> None:
+    """By axe-core: light and dark, wide and on a phone. The main pages, with those to act on."""
+    paths = ["/", "/flow?name=orders", "/gaps?name=orders", "/runs", "/graph", "/proofs", "/history",
+             "/act?name=orders&do=set", "/nowhere"]  # fmt: skip
+    browser.get(f"{pages}/runs")
+    run = browser.find_element(By.CSS_SELECTOR, "main td a").get_attribute("href")
+    found = []
+    for address in (*(pages + path for path in paths), str(run)):
+        for number, (dark, phone) in enumerate(((False, False), (True, True))):
+            look_like(browser, dark=dark, phone=phone)
+            if not number:
+                browser.get(address)
+            found += [f"{address} {dark=} {phone=}: {one}" for one in find_barriers(browser)]
+    look_like(browser)
+    assert not found, "\n".join(found)
 
 
 def test_a_server_that_stops_is_noticed(browser: Chrome, shop: Path) -> None:

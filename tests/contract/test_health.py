@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.contract.test_rebuild import shop
 from tests.support.drafts import ME
 from tidegauge import WatermarkTracker
+from tidegauge.dashboard.app import make_app
 from tidegauge.flows.optimize import optimize
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
@@ -22,7 +25,7 @@ from tidegauge.model.watermark import Recalled
 from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health import Health, examine
 from tidegauge.operations.health_data import check_tables
-from tidegauge.operations.retention import warnings
+from tidegauge.operations.retention import find_margins, warnings
 
 DAY = timedelta(days=1)
 
@@ -79,12 +82,21 @@ def warned(project: Project) -> dict[str, list[str]]:
         return warnings(project, ledger)
 
 
+def _proofs(project: Project) -> str:
+    return TestClient(make_app(project), base_url="http://127.0.0.1:1").get("/proofs").text
+
+
 def test_c1_flows_near_the_end_of_what_their_inputs_keep_are_named(tmp_path: Path, project: Project) -> None:
     delta_table(tmp_path / "A", 50 * DAY, 40 * DAY)
     delta_table(tmp_path / "B", 50 * DAY, 40 * DAY, 3 * DAY, DAY)
     delta_table(tmp_path / "C", 50 * DAY, 40 * DAY, 5 * DAY, DAY)
     longer = {"delta.deletedFileRetentionDuration": "interval 100 days"}
     delta_table(tmp_path / "D", 50 * DAY, 40 * DAY, 5 * DAY, properties=longer)
+    with open_ledger(project.ledger, create=False) as ledger:
+        days = {one.flow: (round(one.days or 0, 1), one.unread) for one in find_margins(project, ledger)}
+    assert days == {"a": (7.0, None), "b": (4.0, 2), "c": (2.0, 2), "d": (25.0, 2)}
+    left = re.findall(r'<td class="n">(\d+\.\d)</td><td class="n">\d+\.\d</td>', _proofs(project))
+    assert left == ["2.0", "4.0", "7.0", "25.0"], "on the page of proofs, the shortest first"
     found = warned(project)
     assert list(found) == ["c"], "all was read, or there is time"
     assert "version 2, not read yet, is 5 days old" in found["c"][0]

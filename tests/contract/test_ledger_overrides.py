@@ -240,3 +240,24 @@ def test_a29_a_flow_that_had_delivered_nothing_is_forgotten_and_may_begin(ledger
     assert ran(ledger).tag(0).epoch == 0
     assert mark(ledger).seq == 3
     assert ran(ledger, start=3).first_seq == 4
+
+
+def test_an_override_of_what_has_moved_since_it_was_looked_at_is_refused(ledger: LedgerWriter) -> None:
+    """Two people look, both agree, and only one of them saw what is there."""
+    ran(ledger)
+    [seen] = ledger.status("shop", ["orders"])
+
+    def reset() -> None:
+        begun = ledger.begin_override(
+            "shop", "orders", "reset", {}, owner=ME, reason="anew", expected=seen.stand
+        )
+        ledger.end_override("shop", "orders", epoch=begun.epoch)
+
+    ledger.plan([draft(start=3)], owner=OTHER, run_id="run")
+    with pytest.raises(WrongState, match="orders has moved"):
+        reset()
+    [seen] = ledger.status("shop", ["orders"])
+    reset()
+    with pytest.raises(WrongState, match="orders has moved"):
+        reset()
+    assert len(ledger.history("shop", events=["reset"])) == 1

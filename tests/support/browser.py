@@ -5,10 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+AXE = Path(__file__).parents[2] / ".axe" / "axe.min.js"
+"""As `make axe` fetches it, where npm is."""
 _OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -48,6 +51,16 @@ def look_like(
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {**screen, "deviceScaleFactor": 1, "mobile": phone}
     )
+
+
+def find_barriers(browser: webdriver.Chrome) -> list[str]:
+    """What axe-core finds on the page that is open: each rule, and where it is broken first."""
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run().then(found => done(found.violations.map("
+        "({id, nodes}) => `${id}: ${nodes.length} times, ${nodes[0].html}: ${nodes[0].failureSummary}`)))"
+    )
+    return [str(one) for one in found]
 
 
 def complaints(browser: webdriver.Chrome) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,8 @@ from tidegauge.model.secret import SERVE_TOKEN
 if TYPE_CHECKING:
     from tidegauge.model.secret import Secret
 
+_NAMED = re.compile(r"([\w.@-]+):\s+(\S+)")
+
 
 def command(
     project: ProjectOption = None,
@@ -27,7 +30,10 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Ask for the token in this file; or set {SERVE_TOKEN}."),
+        typer.Option(
+            metavar="FILE",
+            help=f"Ask for a token in this file: one alone, or `name: token` in lines; or set {SERVE_TOKEN}.",
+        ),
     ] = None,
     trust_user_header: Annotated[
         str | None,
@@ -56,7 +62,8 @@ def command(
     from tidegauge.dashboard.app import make_app
     from tidegauge.dashboard.server import open_socket, serve
 
-    access = Access(host, _read_token(token_file), trust_user_header, frozenset(allow_host or ()))
+    token, users = _read_tokens(token_file)
+    access = Access(host, token, trust_user_header, frozenset(allow_host or ()), users)
     prefix = root_path.rstrip("/")
     if prefix and not prefix.startswith("/"):
         raise ConfigError(f"--root-path {root_path} has to begin with a slash", hint=f"write /{root_path}")
@@ -85,16 +92,24 @@ def check_extra() -> None:
         )
 
 
-def _read_token(file: Path | None) -> Secret | None:
+def _read_tokens(file: Path | None) -> tuple[Secret | None, dict[str, Secret]]:
+    """The token without a name, and those of people: `ada: long-random-word`, a line for each."""
     from tidegauge.model.secret import Secret
 
     if file is None:
         given = os.environ.get(SERVE_TOKEN, "")
-        return Secret(given) if given else None
+        return Secret(given) if given else None, {}
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the token file {file} cannot be read: {error}", hint="name another") from error
-    if not text:
+    named = {found[1]: Secret(found[2]) for line in lines if (found := _NAMED.fullmatch(line))}
+    bare = [line for line in lines if line and not _NAMED.fullmatch(line)]
+    if len(bare) > 1:
+        raise ConfigError(
+            f"the token file {file} has {len(bare)} tokens without a name",
+            hint="write `name: token` in each line, or one token alone",
+        )
+    if not bare and not named:
         raise ConfigError(f"the token file {file} is empty", hint="write a long random word into it")
-    return Secret(text)
+    return Secret(bare[0]) if bare else None, named

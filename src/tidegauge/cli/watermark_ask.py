@@ -55,12 +55,7 @@ def override(
         else:
             say("nothing was changed")
         return
-    risky = next((move for move in moves if move.dangers), None)
-    if risky is not None and not force:
-        raise ConfigError(
-            f"{risky.name}: {risky.dangers[0]}",
-            hint="if that is what you want, add --force; nothing was changed",
-        )
+    _refuse_danger(moves, force=force)
     reason = confirm_with_reason(f"change the watermark of {count_flows(moves)}?", reason, yes=yes)
     ended = carry_out(project, moves, reason=reason, unmoved=previewed is not None)
     if json:
@@ -68,6 +63,15 @@ def override(
     for one in ended:
         _show_done(one, json=json, debug=debug)
     raise typer.Exit(1 if any(one.error for one in ended) else 0)
+
+
+def _refuse_danger(moves: Sequence[OverridePreview], *, force: bool) -> None:
+    risky = next((move for move in moves if move.dangers), None)
+    if risky is not None and not force:
+        raise ConfigError(
+            f"{risky.name}: {risky.dangers[0]}",
+            hint="if that is what you want, add --force; nothing was changed",
+        )
 
 
 def _show_done(one: OverrideResult, *, json: bool, debug: bool) -> None:

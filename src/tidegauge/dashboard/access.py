@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from typing import Any
@@ -46,9 +46,11 @@ class Access:
     """The header in which a reverse proxy names the user; it is taken at its word."""
     hosts: frozenset[str] = field(default_factory=frozenset)
     """Names that the server goes by, besides those of this machine alone."""
+    users: Mapping[str, Secret] = field(default_factory=dict)
+    """Tokens of people, by name, besides the one that has no name."""
 
     def __post_init__(self) -> None:
-        if not self.local and self.token is None and self.user_header is None:
+        if not self.local and not self.asks_token and self.user_header is None:
             raise ConfigError(
                 f"--host {self.host} would show the ledger to everybody who reaches this machine",
                 hint="give --token-file FILE, or --trust-user-header NAME behind a proxy that sets it; or"
@@ -61,10 +63,17 @@ class Access:
         return is_loopback(self.host)
 
     @property
-    def session(self) -> str:
-        """What a browser keeps instead of the token."""
-        assert self.token is not None
-        return hmac.new(self.token.reveal().encode(), b"tidegauge session", hashlib.sha256).hexdigest()
+    def asks_token(self) -> bool:
+        return self.token is not None or bool(self.users)
+
+    def session_of(self, word: str) -> str | None:
+        """What a browser keeps instead of this token; None: it is none."""
+        found = next((token for token in self._tokens.values() if _same(word, token.reveal())), None)
+        return None if found is None else _session(found)
+
+    @property
+    def _tokens(self) -> dict[str, Secret]:
+        return {**({"token": self.token} if self.token is not None else {}), **self.users}
 
     def allows_host(self, host: str) -> bool:
         """A page of somebody else's, whose name leads to this machine, is not to be answered."""
@@ -77,17 +86,20 @@ class Access:
         """The viewer's name; empty where nobody is asked for one, None where the viewer has to say more."""
         if self.user_header is not None:
             return headers.get(self.user_header.lower()) or None
-        if self.token is None:
+        if not self.asks_token:
             return ""
-        given = headers.get("authorization", "")
-        kind, _, word = given.partition(" ")
-        if kind.lower() == "bearer" and _same(word.strip(), self.token.reveal()):
-            return "token"
+        kind, _, word = headers.get("authorization", "").partition(" ")
+        bearer = word.strip() if kind.lower() == "bearer" else ""
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        return "token" if cookie is not None and _same(cookie.value, self.session) else None
+        kept = cookie.value if cookie is not None else ""
+        for name, token in self._tokens.items():
+            if _same(bearer, token.reveal()) or _same(kept, _session(token)):
+                return name
+        return None
 
-    def is_token(self, word: str) -> bool:
-        return self.token is not None and _same(word, self.token.reveal())
+
+def _session(token: Secret) -> str:
+    return hmac.new(token.reveal().encode(), b"tidegauge session", hashlib.sha256).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
@@ -136,7 +148,7 @@ class Gate:
 
     async def _ask(self, answer: Send, headers: dict[str, str]) -> None:
         """A browser is shown where to give the token; anybody else is told."""
-        if self._access.token is not None and "text/html" in headers.get("accept", ""):
+        if self._access.asks_token and "text/html" in headers.get("accept", ""):
             await _refuse(answer, 303, "", {b"location": f"{self._root}{LOGIN}".encode()})
             return
         await _refuse(answer, 401, "who are you? See --token-file and --trust-user-header", _CHALLENGE)

@@ -181,7 +181,7 @@ def _add_errors(app: FastAPI, shower: Shower) -> None:
 
 
 def _add_login(app: FastAPI, shower: Shower, access: Access) -> None:
-    if access.token is None:
+    if not access.asks_token:
         return
     root = shower.links.root
 
@@ -192,13 +192,12 @@ def _add_login(app: FastAPI, shower: Shower, access: Access) -> None:
     @app.post("/login")
     async def enter(request: Request) -> Response:
         given = await read_form(request)
-        if not access.is_token(given.get("token", "")):
+        session = access.session_of(given.get("token", ""))
+        if session is None:
             answer = shower.show(request, "login.html", "", None, wrong=True)
             answer.status_code = 401
             return answer
         entered = RedirectResponse(f"{root}/", 303)
         secure = request.url.scheme == "https"
-        entered.set_cookie(
-            COOKIE, access.session, httponly=True, samesite="strict", secure=secure, path=root or "/"
-        )
+        entered.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=secure, path=root or "/")
         return entered

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidegauge.dashboard.snapshot import FleetSnapshots, SeenFlow
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegauge.ledger.empty import EmptyLedger
     from tidegauge.ledger.open import Ledger
     from tidegauge.model.spec import Project
-    from tidegauge.operations.retention import Notice
+    from tidegauge.operations.retention import Margin
 
 _EVENTS = 1000
 SCHEMA_CHANGED = "schema_changed"
@@ -44,13 +44,16 @@ class TableProof:
 
 @dataclass(frozen=True)
 class CheckedFlow:
-    """Rows of a flow that were not as expected, over time."""
+    """Batches of a flow that had rows which were not as expected, over time."""
 
     flow: str
     counts: tuple[float, ...]
-    """Rows set aside, oldest first."""
+    """Rows that were set aside, oldest first."""
+    first: HistoryEvent
     last: HistoryEvent
     times: int
+    week: int
+    """Batches of the last seven days."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class ProofPage:
     proofs: tuple[TableProof, ...]
     """What differs first, then what was never compared, then the oldest comparison."""
     checks: tuple[CheckedFlow, ...]
-    retention: Mapping[str, Sequence[Notice]]
-    has_delta: bool
+    margins: tuple[Margin, ...]
+    """Of the Delta inputs, the shortest first; those of which nobody can say before them."""
     drift: tuple[HistoryEvent, ...]
 
     @property
@@ -74,25 +77,30 @@ def make_proof_page(snapshots: FleetSnapshots) -> ProofPage:
         compared = ledger.history(project.pipeline, events=[VERIFIED, DIFFERS], limit=_EVENTS)
         aside = ledger.history(project.pipeline, events=[NOT_AS_EXPECTED], limit=_EVENTS)
         drift = ledger.history(project.pipeline, events=[SCHEMA_CHANGED], limit=50)
-        retained = _find_notices(project, ledger)
+        margins = _find_margins(project, ledger)
     flows = [one for one in snapshot.flows if one.pipeline == project.pipeline]
     return ProofPage(
         at=snapshot.at,
         proofs=tuple(sorted(_find_proofs(flows, compared), key=_urgency)),
-        checks=tuple(_check(flow, found) for flow, found in sorted(gather_by_flow(aside).items())),
-        retention=retained,
-        has_delta=bool(project.delta_flows),
+        checks=tuple(
+            _check(flow, found, snapshot.at) for flow, found in sorted(gather_by_flow(aside).items())
+        ),
+        margins=tuple(sorted(margins, key=_shortness)),
         drift=tuple(drift),
     )
 
 
-def _find_notices(project: Project, ledger: Ledger | EmptyLedger) -> Mapping[str, Sequence[Notice]]:
+def _find_margins(project: Project, ledger: Ledger | EmptyLedger) -> Sequence[Margin]:
     if not project.delta_flows:
-        return {}
+        return ()
     # Knows every kind of flow, and takes its time to import: other pages do without.
-    from tidegauge.operations.retention import notices
+    from tidegauge.operations.retention import find_margins
 
-    return notices(project, ledger)
+    return find_margins(project, ledger)
+
+
+def _shortness(margin: Margin) -> tuple[float, str, str]:
+    return -1e9 if margin.days is None else margin.days, margin.flow, margin.input
 
 
 def _find_proofs(flows: Sequence[SeenFlow], compared: Sequence[HistoryEvent]) -> list[TableProof]:
@@ -111,6 +119,7 @@ def _urgency(proof: TableProof) -> tuple[int, datetime, str]:
     return rank, proof.last.at if proof.last else datetime.min, proof.table
 
 
-def _check(flow: str, found: Sequence[HistoryEvent]) -> CheckedFlow:
+def _check(flow: str, found: Sequence[HistoryEvent], now: datetime) -> CheckedFlow:
     counts = tuple(float(one.rows or 0) for one in reversed(found[:40]))
-    return CheckedFlow(flow, counts, found[0], len(found))
+    week = sum(one.at > now - timedelta(days=7) for one in found)
+    return CheckedFlow(flow, counts, found[-1], found[0], len(found), week)

@@ -61,6 +61,15 @@ def retention(properties: Mapping[str, str], name: str) -> timedelta:
     return parse_interval(properties.get(name) or _DEFAULTS[name])
 
 
+def kept_for(properties: Mapping[str, str]) -> timedelta:
+    """How long a version can be read from its commit on: whichever retention ends first."""
+    return _shortest(properties)[0]
+
+
+def _shortest(properties: Mapping[str, str]) -> tuple[timedelta, str]:
+    return min((retention(properties, name), name) for name in _DEFAULTS)
+
+
 @dataclass(frozen=True)
 class TimeLeft:
     """Until the oldest version that a reader has not read yet may vanish."""
@@ -99,7 +108,7 @@ def time_left(version: int, committed: datetime, properties: Mapping[str, str], 
 
     Moments without a zone are in UTC.
     """
-    kept, setting = min((retention(properties, name), name) for name in _DEFAULTS)
+    kept, setting = _shortest(properties)
     left = _utc(committed) + kept - _utc(now)
     return TimeLeft(version, _utc(committed), kept, setting, left)
 

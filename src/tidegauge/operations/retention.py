@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.history import histories
@@ -12,7 +12,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.flows.delta_places import Places
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
 from tidegauge.model.protocols.ledger import LedgerReader
-from tidegauge.model.retention import unread
+from tidegauge.model.retention import kept_for, unread
 from tidegauge.model.spec import Project
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
@@ -30,6 +30,30 @@ class Notice:
     """What was not read yet is gone, or may go any time."""
 
 
+@dataclass(frozen=True)
+class Margin:
+    """How long one input of a flow may still wait before versions that it has not read may vanish."""
+
+    flow: str
+    input: str
+    table: str
+    read: int | None = None
+    """The last version that was read."""
+    unread: int | None = None
+    """The first that was not."""
+    left: timedelta | None = None
+    """Of the whole time if all is read; None: nobody can say."""
+    kept: timedelta | None = None
+    """The whole time."""
+    remark: str = ""
+    """Why nobody can say."""
+    notice: Notice | None = None
+
+    @property
+    def days(self) -> float | None:
+        return None if self.left is None else self.left / timedelta(days=1)
+
+
 def warnings(project: Project, ledger: LedgerReader) -> dict[str, list[str]]:
     """By flow; one that is in no danger has no entry."""
     return {flow: [one.text for one in found] for flow, found in notices(project, ledger).items()}
@@ -38,7 +62,18 @@ def warnings(project: Project, ledger: LedgerReader) -> dict[str, list[str]]:
 def notices(
     project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
 ) -> dict[str, list[Notice]]:
-    """The same, with what is over told apart. Reads the logs of all inputs at once, and starts no Spark.
+    """The same, with what is over told apart."""
+    found: dict[str, list[Notice]] = {}
+    for one in find_margins(project, ledger, delta_flows):
+        if one.notice is not None:
+            found.setdefault(one.flow, []).append(one.notice)
+    return found
+
+
+def find_margins(
+    project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
+) -> list[Margin]:
+    """Of every input that is read version by version. Reads the logs of all at once, and starts no Spark.
 
     An input by a name is looked up only where a session is there already; an input whose log cannot be read
     is a notice of its own.
@@ -46,34 +81,36 @@ def notices(
     wanted = project.delta_flows if delta_flows is None else delta_flows
     marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
     places = Places(current_session)
-    asked: dict[str, tuple[DeltaFlow, DeltaInput, int]] = {}
+    asked: dict[str, tuple[Margin, DeltaInput, int]] = {}
     locations: dict[str, str] = {}
-    found: dict[str, list[Notice]] = {}
-    for delta_flow in wanted:
-        for part in delta_flow.moving:
-            after = read_up_to(marks.get((delta_flow.name, part.name)))
-            if after is None or (part.table.path is None and not has_session()):
-                continue
-            try:
-                location = places.find(part.table)
-            except TidegaugeError as error:
-                found.setdefault(delta_flow.name, []).append(Notice(f"{part.name}: {error.message}"))
-                continue
-            if location is None:
-                found.setdefault(delta_flow.name, []).append(
-                    Notice(f"{part.name}: {part.table} is not there")
-                )
-                continue
-            name = f"{len(asked)}"
-            asked[name], locations[name] = (delta_flow, part, after), location
+    found: list[Margin] = []
+    for flow, part in [(one, part) for one in wanted for part in one.moving]:
+        after = read_up_to(marks.get((flow.name, part.name)))
+        margin = Margin(flow.name, part.name, str(part.table), after)
+        if after is None:
+            found.append(replace(margin, remark="no version was read yet"))
+            continue
+        if part.table.path is None and not has_session():
+            found.append(replace(margin, remark="its place is known to Spark's catalogue only"))
+            continue
+        try:
+            location = places.find(part.table)
+        except TidegaugeError as error:
+            found.append(_note(margin, error.message))
+            continue
+        if location is None:
+            found.append(_note(margin, f"{part.table} is not there"))
+            continue
+        name = f"{len(asked)}"
+        asked[name], locations[name] = (margin, part, after), location
     answers = histories(
         {name: (locations[name], after, part.table.storage) for name, (_, part, after) in asked.items()}
     )
     now = datetime.now(UTC)
-    for name, (delta_flow, part, after) in asked.items():
-        notice = _notice(part, answers[name], after, marks[delta_flow.name, part.name], now, name)
-        if notice is not None:
-            found.setdefault(delta_flow.name, []).append(notice)
+    found += [
+        _measure(margin, answers[name], after, marks[margin.flow, margin.input], now, name)
+        for name, (margin, _, after) in asked.items()
+    ]
     return found
 
 
@@ -87,20 +124,26 @@ def current_session() -> SparkSession:
     return SparkSession.builder.getOrCreate()
 
 
-def _notice(
-    part: DeltaInput, answer: History | TidegaugeError, after: int, mark: Watermark, now: datetime, name: str
-) -> Notice | None:
+def _note(margin: Margin, text: str, *, over: bool = False) -> Margin:
+    return replace(margin, remark=text, notice=Notice(f"{margin.input}: {text}", over))
+
+
+def _measure(
+    margin: Margin, answer: History | TidegaugeError, after: int, mark: Watermark, now: datetime, name: str
+) -> Margin:
+    table = margin.table
     if isinstance(answer, TidegaugeError):
-        return Notice(f"{part.name}: {answer.message.removeprefix(f'{name}: ')}")
+        return _note(margin, answer.message.removeprefix(f"{name}: "))
     if mark.source_id not in (None, answer.table_id):
-        return Notice(f"{part.name}: another table stands at {part.table} now", over=True)
+        return _note(margin, f"another table stands at {table} now", over=True)
     gone = next((one.number for one in answer.versions if one.absent or one.missing), None)
     if gone is not None:
-        return Notice(f"{part.name}: version {gone} of {part.table}, not read yet, is gone", over=True)
+        return _note(margin, f"version {gone} of {table}, not read yet, is gone", over=True)
     try:
-        left = unread(answer, after, now)
+        left, kept = unread(answer, after, now), kept_for(answer.properties)
     except TidegaugeError as error:  # a retention that Delta itself would not understand
-        return Notice(f"{part.name}: {part.table}: {error.message}")
-    if left is None or left.note is None:
-        return None
-    return Notice(f"{part.name}: {part.table}: {left.note}", over=left.is_over)
+        return _note(margin, f"{table}: {error.message}")
+    if left is None:
+        return replace(margin, left=kept, kept=kept)
+    notice = Notice(f"{margin.input}: {table}: {left.note}", over=left.is_over) if left.note else None
+    return replace(margin, unread=left.version, left=left.left, kept=left.kept, notice=notice)
