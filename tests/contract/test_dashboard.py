@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -209,6 +210,9 @@ def test_a_ledger_that_is_gone_locked_or_newer_is_told_and_heals(shop: Path) -> 
     assert "is gone; it had 4 flows" in answer.text
     away.rename(file)
     assert pages.get("/").status_code == 200
+    with closing(sqlite3.connect(file, isolation_level=None)) as store:
+        store.execute("BEGIN EXCLUSIVE")
+        assert pages.get("/").status_code == 200, "who only reads waits for nobody who writes"
     with closing(sqlite3.connect(file)) as store:
         ((version,),) = store.execute("SELECT version_num FROM tidegauge_version")
         store.execute("UPDATE tidegauge_version SET version_num = '9999'")
@@ -231,6 +235,20 @@ def test_a_change_is_seen_by_the_next_look(shop: Path) -> None:
     text = pages.get("/").text
     assert "the source is being mended" in text
     assert "<b>1</b> suspended" in text
+
+
+def test_a_server_in_another_zone_counts_from_the_same_moment(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages, lags = client(shop), set()
+    for zone in ("UTC", "Asia/Kolkata", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        lags |= set(re.findall(r"<b>(\d+ d)</b> worst lag", pages.get("/").text))
+        assert re.search(r">\d+(\.\d+)? m?s ago<|>\d+ min ago<", pages.get("/").text), zone
+    monkeypatch.undo()
+    time.tzset()
+    assert len(lags) == 1
 
 
 def test_without_a_token_nobody_is_let_in_from_elsewhere(shop: Path) -> None:

@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from tidegauge import __version__
 from tidegauge.dashboard.access import COOKIE, Access, Gate
 from tidegauge.dashboard.action_processes import ActionProcesses
-from tidegauge.dashboard.action_routes import add_actions
 from tidegauge.dashboard.audit import AuditFilter, make_audit_page
 from tidegauge.dashboard.fleet import FleetFilter, make_fleet_page
 from tidegauge.dashboard.flow_page import make_flow_page
@@ -55,6 +54,8 @@ def make_app(
     _add_errors(app, shower)
     _add_login(app, shower, access)
     if acts:
+        from tidegauge.dashboard.action_routes import add_actions
+
         add_actions(app, shower, FormGuard(access, root_path), processes)
 
     @app.get("/events")

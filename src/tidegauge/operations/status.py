@@ -29,7 +29,6 @@ from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.model.view_flow import in_flows
 from tidegauge.model.watermark import Watermark
-from tidegauge.operations.tracked import check_pipeline
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,9 @@ class FlowSummary:
 def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[FlowSummary]]:
     """The store's clock, and the flows of another pipeline of the ledger. Raises ConfigError if it has no
     such pipeline."""
+    # Brings all of the tracker: who looks at his own pipeline does without.
+    from tidegauge.operations.tracked import check_pipeline
+
     with open_ledger(project.ledger, create=False) as ledger:
         check_pipeline(ledger, name)
         now, statuses, found = ledger.now(), ledger.status(name), ledger.watermarks(name)
