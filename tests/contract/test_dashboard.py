@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from tests.support.dashboard import GONE, HOSTILE, fill, make_project
 from tests.support.dashboard import ledger_place as ledger_place
 from tests.support.dashboard import shop as shop
-from tests.support.drafts import ME
+from tests.support.drafts import ME, draft
 from tests.support.project import here
 from tidegauge.config.load import load_project
 from tidegauge.dashboard.access import Access
@@ -116,6 +116,20 @@ def test_proofs_have_the_last_comparison_and_name_what_was_never_compared(shop: 
     text = client(shop).get("/proofs").text
     assert "1 of 4 tables equal" in text
     assert "tidegauge verify -t items" in text
+
+
+@pytest.mark.long
+def test_ten_thousand_flows_are_shown_page_by_page(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    with open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True) as ledger:
+        ledger.plan([draft(f"t{number:04d}", batches=1) for number in range(10_000)], owner=ME, run_id="one")
+    pages = client(tmp_path)
+    for path in (*PAGES, "/flow?name=t9999", "/gaps?name=t9999", "/proofs?page=50"):
+        answer = pages.get(path)
+        assert answer.status_code == 200, path
+        assert len(answer.text) < 300_000, path
+    assert "<b>10,000</b> flows" in pages.get("/").text
+    assert "page 1 of 50" in pages.get("/proofs").text
 
 
 def test_a_run_in_python_is_what_the_pages_show(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tidegauge.dashboard.gap_map import make_gap_page
 from tidegauge.dashboard.graph_page import make_graph_page
 from tidegauge.dashboard.links import ServedLinks
 from tidegauge.dashboard.live import LedgerWatch
-from tidegauge.dashboard.proofs import make_proof_page
+from tidegauge.dashboard.proofs import ProofFilter, make_proof_page
 from tidegauge.dashboard.render import STATIC
 from tidegauge.dashboard.run_pages import make_run_page, make_runs_page
 from tidegauge.dashboard.session import FormGuard, read_form
@@ -99,8 +99,9 @@ def _add_fleet(app: FastAPI, shower: Shower) -> None:
         return shower.show(request, "graph.html", "graph", found, address=address)
 
     @app.get("/proofs")
-    def proofs(request: Request) -> Response:
-        return shower.show(request, "proofs.html", "proofs", make_proof_page(snapshots))
+    def proofs(request: Request, page: int = 1) -> Response:
+        found = make_proof_page(snapshots, ProofFilter(page))
+        return shower.show(request, "proofs.html", "proofs", found)
 
     @app.get("/history")
     def history(

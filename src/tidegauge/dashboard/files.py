@@ -38,7 +38,10 @@ def make_site(project: Project) -> Iterator[tuple[str, str]]:
     whole = make_fleet_page(snapshot, FleetFilter(), rows=len(snapshot.flows) or 1)
     yield links.fleet(), page("fleet.html", "flows", whole)
     yield links.runs(), page("runs.html", "runs", runs)
-    yield links.proofs(), page("proofs.html", "proofs", make_proof_page(snapshots))
+    yield (
+        links.proofs(),
+        page("proofs.html", "proofs", make_proof_page(snapshots, rows=len(snapshot.flows) or 1)),
+    )
     yield (
         links.history(),
         page("history.html", "history", make_audit_page(snapshots, AuditFilter(), rows=MOST)),

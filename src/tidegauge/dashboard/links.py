@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from tidegauge.dashboard.audit import AuditFilter
 from tidegauge.dashboard.fleet import FleetFilter
+from tidegauge.dashboard.proofs import ProofFilter
 
 
 class Links(Protocol):
@@ -31,7 +32,7 @@ class Links(Protocol):
 
     def graph(self, focus: str = "") -> str: ...
 
-    def proofs(self) -> str: ...
+    def proofs(self, asked: ProofFilter | None = None) -> str: ...
 
     def static(self, name: str) -> str: ...
 
@@ -79,8 +80,8 @@ class ServedLinks:
     def graph(self, focus: str = "") -> str:
         return self._to("/graph", {"focus": focus} if focus else {})
 
-    def proofs(self) -> str:
-        return self._to("/proofs")
+    def proofs(self, asked: ProofFilter | None = None) -> str:
+        return self._to("/proofs", asked.to_query() if asked else {})
 
     def static(self, name: str) -> str:
         return self._to(f"/static/{name}", {"v": self.version})
@@ -134,8 +135,8 @@ class FileLinks:
     def graph(self, focus: str = "") -> str:
         return "" if focus else "graph.html"
 
-    def proofs(self) -> str:
-        return "proofs.html"
+    def proofs(self, asked: ProofFilter | None = None) -> str:
+        return "" if asked is not None and asked.to_query() else "proofs.html"
 
     def static(self, name: str) -> str:
         return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tidegauge.operations.retention import Margin
 
 _EVENTS = 1000
+ROWS = 200
+"""Tables on one page."""
 SCHEMA_CHANGED = "schema_changed"
 
 
@@ -57,21 +59,35 @@ class CheckedFlow:
 
 
 @dataclass(frozen=True)
+class ProofFilter:
+    page: int = 1
+
+    def but(self, *, page: int) -> ProofFilter:
+        return replace(self, page=page)
+
+    def to_query(self) -> dict[str, str]:
+        return {"page": str(self.page)} if self.page != 1 else {}
+
+
+@dataclass(frozen=True)
 class ProofPage:
     at: datetime
     proofs: tuple[TableProof, ...]
-    """What differs first, then what was never compared, then the oldest comparison."""
+    """What differs first, then what was never compared, then the oldest comparison; one page of them."""
+    proven: int
+    total: int
+    asked: ProofFilter
+    pages: int
     checks: tuple[CheckedFlow, ...]
     margins: tuple[Margin, ...]
     """Of the Delta inputs, the shortest first; those of which nobody can say before them."""
     drift: tuple[HistoryEvent, ...]
 
-    @property
-    def proven(self) -> int:
-        return sum(one.equal is True for one in self.proofs)
 
-
-def make_proof_page(snapshots: FleetSnapshots) -> ProofPage:
+def make_proof_page(
+    snapshots: FleetSnapshots, asked: ProofFilter | None = None, *, rows: int = ROWS
+) -> ProofPage:
+    asked = asked or ProofFilter()
     project, snapshot = snapshots.project, snapshots.read()
     with open_ledger(project.ledger, create=False) as ledger:
         compared = ledger.history(project.pipeline, events=[VERIFIED, DIFFERS], limit=_EVENTS)
@@ -79,9 +95,16 @@ def make_proof_page(snapshots: FleetSnapshots) -> ProofPage:
         drift = ledger.history(project.pipeline, events=[SCHEMA_CHANGED], limit=50)
         margins = _find_margins(project, ledger)
     flows = [one for one in snapshot.flows if one.pipeline == project.pipeline]
+    proofs = sorted(_find_proofs(flows, compared), key=_urgency)
+    pages = max(1, -(-len(proofs) // rows))
+    page = min(max(asked.page, 1), pages)
     return ProofPage(
         at=snapshot.at,
-        proofs=tuple(sorted(_find_proofs(flows, compared), key=_urgency)),
+        proofs=tuple(proofs[(page - 1) * rows : page * rows]),
+        proven=sum(one.equal is True for one in proofs),
+        total=len(proofs),
+        asked=ProofFilter(page),
+        pages=pages,
         checks=tuple(
             _check(flow, found, snapshot.at) for flow, found in sorted(gather_by_flow(aside).items())
         ),

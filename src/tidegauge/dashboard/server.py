@@ -42,6 +42,7 @@ def serve(app: FastAPI, listening: socket.socket) -> Callable[[], None]:
         "timeout_graceful_shutdown": 2,
         "lifespan": "off",
         "proxy_headers": False,
+        "ws": "none",  # else it looks for libraries that nobody asks for
     }
     server = uvicorn.Server(uvicorn.Config(app, **settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
