@@ -34,6 +34,21 @@ TESTS = Path(__file__).parent
 FOLDERS = ["crash", "integration", "spark", "contract", "unit"]
 """The slow ones first: the quick ones fill the end."""
 
+ON_EVERY_ENGINE = {
+    "test_blocks",
+    "test_ledger",
+    "test_ledger_migrations",
+    "test_ledger_open",
+    "test_ledger_races",
+    "test_source",
+    "test_warehouse",
+    "test_warehouse_crash",
+    "test_written_before",
+}
+"""Contract suites that hold every engine to its whole promise in `make test`. The others show there what is
+built on that promise, on engines of each kind that cost little."""
+CHEAP, DEAR = {"sqlite", "postgres", "postgresql"}, {"delta", "duckdb", "mariadb", "redshift", "snowflake"}
+
 # How long an example takes is the machine's affair.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -43,13 +58,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A test has the mark of its folder. `shown_on("sqlite")`: cases whose id has none of these words are
     further ones, for `make test-long`."""
     shown: dict[str, bool] = {}
+    on_cheap = {item.nodeid.partition("[")[0] for item in items if not CHEAP.isdisjoint(_words(item))}
     for item in items:
-        item.add_marker(item.path.relative_to(TESTS).parts[0])
+        folder = item.path.relative_to(TESTS).parts[0]
+        item.add_marker(folder)
         mark = item.get_closest_marker("shown_on")
-        if mark is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        name, words = item.nodeid.partition("[")[0], _words(item)
+        if mark is None and folder == "contract" and item.path.stem not in ON_EVERY_ENGINE:
+            if name in on_cheap and CHEAP.isdisjoint(words) and not DEAR.isdisjoint(words):
+                item.add_marker("long")
             continue
-        name = item.nodeid.partition("[")[0]
-        words = {item.callspec.id, *item.callspec.id.split("-")}
+        if mark is None or not words:
+            continue
         shown[name] = shown.get(name, False) or not words.isdisjoint(mark.args)
         if words.isdisjoint(mark.args):
             item.add_marker("long")
@@ -57,6 +77,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     nowhere = [name for name, somewhere in shown.items() if not somewhere]
     if nowhere and not any("[" in word for word in config.args):
         raise pytest.UsageError(f"no case has a word that `shown_on` names: {nowhere}")
+
+
+def _words(item: pytest.Item) -> set[str]:
+    """Those of a case's id; none for a test without cases."""
+    callspec = getattr(item, "callspec", None)
+    return {callspec.id, *callspec.id.split("-")} if callspec is not None else set()
 
 
 _shared = pytest.StashKey[SharedServers]()

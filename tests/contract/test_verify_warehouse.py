@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.source_parts import Place, sqlite_place
-from tests.support.warehouses import SHOWN_WITHOUT_STAND_INS, Yard, flow_of, loader, no_spark
+from tests.support.warehouses import Yard, flow_of, loader, no_spark
 from tidegauge.compare.frames import Difference
 from tidegauge.flows.flow import open_reader
 from tidegauge.flows.verify_warehouse import verify_warehouse
@@ -18,8 +18,6 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.sources.open import open_source
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 MARK = RowPosition(Value(ValueKind.INT, "50"))
 

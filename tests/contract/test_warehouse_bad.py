@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.warehouses import (
     ORDERS,
-    SHOWN_WITHOUT_STAND_INS,
     Yard,
     batch_to,
     counts,
@@ -27,8 +26,6 @@ from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, Output
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.mode import Mode
 from tidegauge.outputs.warehouse import staging
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 ROWS = [(1, "a", Decimal("1.00"), 1), (2, "b", Decimal("2.00"), 1)]
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.warehouses import ORDERS, SHOWN_WITHOUT_STAND_INS, Yard, counts, layout_of, loader
+from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.mode import Mode
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 HOSTILE = [
     'quote " double "" end',

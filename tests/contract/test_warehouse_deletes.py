@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.warehouses import ORDERS, SHOWN_WITHOUT_STAND_INS, Loader, Yard, counts, layout_of, loader
+from tests.support.warehouses import ORDERS, Loader, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Receipt
 from tidegauge.model.spec import Deletes
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 KEYS = layout_of(("id", "bigint"))
 ROWS = [(one, f"n{one}", None, one) for one in (1, 2, 3)]

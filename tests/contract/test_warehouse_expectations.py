@@ -17,7 +17,6 @@ from tests.contract.test_warehouse_crash import DiesAtCommit
 from tests.support.processes import KILLED, start
 from tests.support.warehouses import (
     ORDERS,
-    SHOWN_WITHOUT_STAND_INS,
     Loader,
     Yard,
     batch_to,
@@ -46,8 +45,6 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.transform.mark import mark_rows
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 Row = tuple[Any, ...]
 FAIL, QUARANTINE, DROP, WARN = Action

@@ -9,11 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.warehouses import SHOWN_WITHOUT_STAND_INS, Yard, counts, layout_of, loader
+from tests.support.warehouses import Yard, counts, layout_of, loader
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 Row = tuple[int, str | None, int]
 LAYOUT = layout_of(("id", "bigint"), ("v", "string", "varchar(9)"), ("at", "bigint"))

@@ -9,7 +9,6 @@ import pytest
 from tests.contract.test_warehouse_crash import DiesAtCommit, die
 from tests.support.processes import KILLED, start
 from tests.support.warehouses import (
-    SHOWN_WITHOUT_STAND_INS,
     Yard,
     batch_to,
     counts,
@@ -26,8 +25,6 @@ from tidegauge.model.spec import Drift
 from tidegauge.model.table import Layout
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
-
-pytestmark = SHOWN_WITHOUT_STAND_INS
 
 WORD = ("word", "string", "varchar(20)")
 BOTH = layout_of(("id", "bigint"), WORD, ("size", "int"), ("at", "bigint"))

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.project import end, shell, start, until
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def said(folder: Path, table: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_b1_flows_that_share_a_connect_server_and_a_name_keep_apart_and_survive_a_kill(
     spark: SparkSession, connect: str, tmp_path: Path
 ) -> None:

@@ -108,9 +108,9 @@ class Table:
 
 BY_SPARK = ("append", "merge")
 """The rows of the others are few enough to be committed without it."""
-KEPT = [("append", "commit"), ("scd2", "commit")]
-"""The other modes commit in the same way as these, and `test_layers_kills` kills merges; the steps around a
-commit are `test_matrix`'s. `make test-long` has them all."""
+KEPT = [("append", "commit")]
+"""The other modes commit in the same way, and `test_layers_kills` kills merges and histories; the steps
+around a commit are `test_matrix`'s. `make test-long` has them all."""
 CASES = [
     pytest.param(mode, places, id=f"{mode}-{name}", marks=() if (mode, name) in KEPT else long)
     for mode in MODES

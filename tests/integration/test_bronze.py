@@ -133,6 +133,7 @@ def test_one_run_goes_from_postgresql_to_gold_and_the_next_moves_what_changed(
     shop.check()
 
 
+@pytest.mark.long
 def test_a_failed_sync_stops_what_reads_it_and_nothing_else(shop: Shop) -> None:
     shop.write(flows=FLOWS)
     shop.put("customers", (1, "ann"))
@@ -161,6 +162,7 @@ def test_a_failed_sync_stops_what_reads_it_and_nothing_else(shop: Shop) -> None:
     shop.check()
 
 
+@pytest.mark.long
 def test_append_through_a_lake_keeps_every_version_and_many_rows_go_by_tasks(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

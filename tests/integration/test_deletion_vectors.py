@@ -76,6 +76,7 @@ def test_every_commit_leaves_a_table_that_other_readers_read(
         assert "deletionVectors" not in (features or [])
 
 
+@pytest.mark.long
 def test_a_table_that_has_them_loses_them_and_gets_them_back(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

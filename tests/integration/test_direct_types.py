@@ -197,6 +197,7 @@ def stopped(place: Place, table: str, folder: Path, **options: Any) -> str:
     return caught.value.message
 
 
+@pytest.mark.shown_on("timestamp", "datetime(6)")
 @pytest.mark.parametrize(
     ("kind", "value"),
     [

@@ -350,6 +350,7 @@ def test_d10_a_target_from_before_keys_were_counted_is_compared_with_the_whole_o
     assert "evaluated by rows" in str(house.run()["copy"]["notes"])
 
 
+@pytest.mark.long
 def test_d10_the_key_of_a_merged_table_is_proven_until_another_hand_writes_it(
     lakehouse: Lakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,7 @@ def test_b4_lives_opened_by_puts_to_s3_and_a_rebuilt_ledger_bring_nothing_twice(
     assert bucket.tags("copy")[-1] == bucket.tags("log")[-1] == ("2", 2)
 
 
+@pytest.mark.long
 def test_c1_a_source_on_s3_is_vacuumed_with_the_connections_keys_and_not_while_a_reader_needs_it(
     bucket: Bucket,
 ) -> None:

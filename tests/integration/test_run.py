@@ -198,7 +198,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.shown_on("sqlite", "mysql")
+@pytest.mark.shown_on("mysql")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_e1_e4_names_with_every_kind_of_mark_work_from_end_to_end(make: Make, engine: str) -> None:
     project = make(engine)

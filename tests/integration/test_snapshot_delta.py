@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("via", ["", pytest.param("via: raw, ", marks=pytest.mark.long)])
 def test_only_the_difference_reaches_a_delta_table(spark: SparkSession, tmp_path: Path, via: str) -> None:
     app, file = sqlite_database(tmp_path / "app.db"), tmp_path / "tidegauge.yml"

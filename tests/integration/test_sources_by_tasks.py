@@ -13,6 +13,7 @@ DELTA = "  tables: {type: delta, path: tables}\n"
 OPTIONS = "tables: [T], cursor: TS, settle: 1s"
 
 
+@pytest.mark.shown_on("snowflake")
 @pytest.mark.parametrize("engine", ["duckdb", "snowflake"])
 def test_tasks_read_what_is_too_much_for_one_process(
     make: Make, monkeypatch: pytest.MonkeyPatch, engine: str

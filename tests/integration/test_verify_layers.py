@@ -196,6 +196,7 @@ def test_f1_verify_data_proves_delta_flows_too(lakehouse: Lakehouse) -> None:
     assert ran.json["verify"]["tables"][0]["missing"] == 1
 
 
+@pytest.mark.long
 def test_f1_values_of_every_kind_are_compared_as_values(lakehouse: Lakehouse) -> None:
     """−0.0 and 0.0, any two NaN and a map in another order are equal; NULLs in other places are not."""
     house = lakehouse
@@ -283,6 +284,7 @@ def test_f1_what_was_changed_by_hand_is_told_from_what_waits_for_a_run(lakehouse
     refused(house.type("verify"), "copy", "is not there")
 
 
+@pytest.mark.long
 def test_f1_what_was_appended_and_is_gone_from_the_source_is_searched_for_what_it_lacks(
     lakehouse: Lakehouse,
 ) -> None:

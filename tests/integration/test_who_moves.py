@@ -12,6 +12,7 @@ from tidegauge.spark import local_tasks
 OPTIONS = "tables: [t], cursor: at, settle: 1s, batch_rows: 30, parallel: 2"
 
 
+@pytest.mark.shown_on("processes", "spark")
 @pytest.mark.parametrize(
     ("execute", "few", "at_hand", "by"),
     [

@@ -119,6 +119,7 @@ def test_a_merge_takes_late_rows_within_the_lookback_and_the_last_of_each_key(sy
     assert system.run()["rows_inserted"] == 1
 
 
+@pytest.mark.long
 def test_an_append_with_a_key_adds_what_is_not_there_just_so(system: System) -> None:
     system.write(
         "cursor: n, lookback: 0s, key: id",
@@ -143,6 +144,7 @@ def test_rows_of_the_future_wait_and_hold_nothing_up(system: System) -> None:
     assert system.rows() == [(1, "a"), (3, "b")]
 
 
+@pytest.mark.long
 def test_a_table_read_whole_is_written_as_a_difference_and_skipped_while_it_is_the_same(
     system: System,
 ) -> None:
@@ -181,6 +183,7 @@ def to_text(system: System) -> None:
     system.add((1, "2026-01-01 10:00:00", "a"), columns="id int, at string, word string")
 
 
+@pytest.mark.shown_on("rename", "set_back")
 @pytest.mark.parametrize(
     ("change", "kind", "said"),
     [

@@ -52,6 +52,7 @@ def check(table: Versioned, after: int | None, upto: int, way: ReadWay) -> int:
     return came.total() + gone.total()
 
 
+@pytest.mark.long
 def test_every_type_and_odd_partitions_arrive_as_they_are(table: Versioned) -> None:
     table.sql(
         f"CREATE TABLE {{t}} ({EVERY}) USING delta PARTITIONED BY (text, day, at, n, yes)"

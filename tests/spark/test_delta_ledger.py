@@ -75,6 +75,7 @@ def test_spark_reads_the_ledgers_table_with_its_nine_columns(
     assert text.collect()[0]["at"] == "2026-01-01 10:00:00.123456"
 
 
+@pytest.mark.long
 def test_spark_reads_any_name_as_a_partition(
     spark: SparkSession, documents: DeltaDocumentStore, lake: Lake
 ) -> None:

@@ -187,6 +187,7 @@ def test_a_bucket_gets_the_same_files(spark: SparkSession, s3: S3, tmp_path: Pat
     assert [file.rows for file in files] == [10, 10]
 
 
+@pytest.mark.shown_on("mysql", "postgresql")
 def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(place: Place, lake: Lake) -> None:
     place.run("CREATE TABLE t (a int NOT NULL, b varchar(5) NOT NULL, at date NOT NULL, PRIMARY KEY (a, b))")
     wanted = [(i // 3, f"k{i % 3}") for i in range(30)]
@@ -389,6 +390,7 @@ def test_outside_of_tasks_a_stream_is_read_aside_so_that_other_threads_go_on(ser
     assert list(replace(split, select=f"{split.select} AND 1 = 0").batches()) == []
 
 
+@pytest.mark.shown_on("mysql")
 def test_whoever_stops_half_way_ends_the_statement_too(server: Place) -> None:
     source_table, batch = many(server, 200_000)
     wide = "REPEAT(v, 100)" if server.engine == "mysql" else "repeat(v, 100)"

@@ -252,6 +252,7 @@ MODES = {
 }
 
 
+@pytest.mark.long
 def test_every_mode_leaves_out_what_is_set_aside_and_verify_agrees(shop: Shop) -> None:
     shop.insert("(1, 'x', 1)", "(2, 'x', -1)", "(3, 'y', 3)")
     shop.sql(f"CREATE TABLE {{people}} (key INT) {FEED}")

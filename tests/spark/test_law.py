@@ -43,6 +43,9 @@ def session(spark: SparkSession) -> SparkSession:
     return quick(spark)
 
 
+@pytest.mark.shown_on(
+    "filters", "any_join", "aggregate", "union", "snapshot", "partitions", "history", "functions"
+)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("cases", [2, pytest.param(MANY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("family", FAMILIES)

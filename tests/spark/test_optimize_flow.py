@@ -136,6 +136,7 @@ def test_it_is_skipped_where_a_flow_that_it_looks_after_failed_and_waits_for_rea
     assert (ran.flow("gold")["state"], ran.flow("tidy")["state"]) == ("FAILED", "SUCCESS")
 
 
+@pytest.mark.long
 def test_a_run_killed_before_or_after_the_compaction_is_made_good_by_the_next(
     layers: Layers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

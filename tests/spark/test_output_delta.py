@@ -108,7 +108,10 @@ def test_b17_a_table_that_a_paused_runner_makes_after_a_reset_takes_none_of_its_
     assert heir.rows() == [(0, "new")]
 
 
-@pytest.mark.parametrize("other", ["OPTIMIZE {}", "UPDATE {} SET v = 'theirs' WHERE id >= 3"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param("OPTIMIZE {}", marks=pytest.mark.long), "UPDATE {} SET v = 'theirs' WHERE id >= 3"],
+)
 def test_a_merge_beside_another_writer_is_tried_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:

@@ -225,6 +225,7 @@ def test_overwrite_leaves_only_what_comes(spark: SparkSession, tmp_path: Path) -
     assert writer.rows() == []
 
 
+@pytest.mark.long
 def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
     spark: SparkSession, tmp_path: Path
 ) -> None:

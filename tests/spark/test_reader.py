@@ -32,7 +32,7 @@ def rows_of(spark: SparkSession, place: Place, source_table: Any, batch: Batch) 
     return [tuple(row) for row in DirectReader(place.database).frame(spark, source_table, batch).collect()]
 
 
-@pytest.mark.shown_on("sqlite", "mysql", "postgresql")
+@pytest.mark.shown_on("mysql")
 def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(spark: SparkSession, place: Place) -> None:
     place.run("CREATE TABLE t (a int NOT NULL, b varchar(5) NOT NULL, at date NOT NULL, PRIMARY KEY (a, b))")
     wanted = [(i // 3, f"k{i % 3}") for i in range(30)]

@@ -251,6 +251,7 @@ def test_d6_events_land_where_a_sort_of_all_of_them_would_put_them(
     assert len(history.commits(FOLDER)) == kept
 
 
+@pytest.mark.long
 def test_d8_any_type_and_any_name_has_a_history(spark: SparkSession, tmp_path: Path) -> None:
     history = History(
         spark,
@@ -287,6 +288,7 @@ def test_d8_any_type_and_any_name_has_a_history(spark: SparkSession, tmp_path: P
     assert shown["it's\\", 1]['a key; of "ours"'] == hashlib.sha256(text.encode()).hexdigest()
 
 
+@pytest.mark.long
 def test_a_sequence_may_be_a_number_or_a_day_and_columns_may_come_later(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ["redshift", "snowflake", "duckdb", "sqlite", "postgres", "mariadb"]
-SHOWN_WITHOUT_STAND_INS = pytest.mark.shown_on("duckdb", "sqlite", "postgres", "mariadb")
-"""For what the core does in the same way on every engine. What Snowflake and Redshift do in their own way is
-shown in `test_warehouse` and their own suites."""
 
 Hold = Callable[["Yard", TableName], AbstractContextManager[None]]
 
