@@ -75,8 +75,8 @@ class StateChecks:
         new = after.active
         if old is not None and (new is None or new.plan.plan_id != old.plan.plan_id):
             superseded = before.override is not None and after.override is None
-            last = [old, *(one.active for one in change.ended)]
-            done = any(one.plan.done == len(one.plan.draft.batches) for one in last)
+            # Its last batch may be counted in the same change.
+            done = after.seq + 1 == old.plan.first_seq + len(old.plan.draft.batches)
             if not superseded and not done:
                 self._world.violated(
                     PLAN, f"{old.plan.plan_id} is gone with {old.plan.done} of its batches done"
