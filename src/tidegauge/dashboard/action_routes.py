@@ -50,25 +50,15 @@ class _ActionDesk:
         self._processes = processes
 
     def ask(self, request: Request, form: Mapping[str, str]) -> Response:
-        try:
-            asked = ActionRequest.read(form)
-        except ConfigError as error:
-            return self._shower.show_error(request, 400, "Not understood", error)
-        page = make_action_page(self._shower.snapshots, asked)
-        if page is None:
-            return self._missing(request, asked.flow)
-        return self._page(request, "act.html", page, notice="")
+        page = self._find_page(request, form)
+        return page if isinstance(page, Response) else self._page(request, "act.html", page, notice="")
 
     def act(self, request: Request, form: Mapping[str, str]) -> Response:
         """Start it, if the page that was agreed to still holds."""
-        try:
-            asked = ActionRequest.read(form)
-        except ConfigError as error:
-            return self._shower.show_error(request, 400, "Not understood", error)
-        page = make_action_page(self._shower.snapshots, asked)
-        if page is None:
-            return self._missing(request, asked.flow)
-        preview = form.get("step") == "preview"
+        page = self._find_page(request, form)
+        if isinstance(page, Response):
+            return page
+        asked, preview = page.request, form.get("step") == "preview"
         refusal = None if page.refused else self._find_refusal(page, asked, preview)
         if page.refused or refusal:
             answer = self._page(request, "act.html", page, notice=refusal or "")
@@ -90,6 +80,15 @@ class _ActionDesk:
                 "it was started again since; the history has what was done",
             )
         return self._page(request, "action.html", OutcomePage(found, datetime.now(UTC)))
+
+    def _find_page(self, request: Request, form: Mapping[str, str]) -> ActionPage | Response:
+        """What is asked for, or why it cannot be understood."""
+        try:
+            asked = ActionRequest.read(form)
+        except ConfigError as error:
+            return self._shower.show_error(request, 400, "Not understood", error)
+        page = make_action_page(self._shower.snapshots, asked)
+        return self._missing(request, asked.flow) if page is None else page
 
     @staticmethod
     def _find_refusal(page: ActionPage, asked: ActionRequest, preview: bool) -> str | None:
