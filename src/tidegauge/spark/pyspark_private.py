@@ -25,16 +25,20 @@ if TYPE_CHECKING:
 def is_running() -> bool:
     """Whether this process has a Spark context. The public ways to ask would start one, or see only this
     thread's; and pyspark is not imported just to find out that nobody has used it."""
-    spark = sys.modules.get("pyspark")
-    return spark is not None and spark.SparkContext._active_spark_context is not None
+    return getattr(_find_context_class(), "_active_spark_context", None) is not None
+
+
+def _find_context_class() -> Any:
+    """None where pyspark was not imported yet, or another thread is about to."""
+    return getattr(sys.modules.get("pyspark"), "SparkContext", None)
 
 
 def is_at_hand() -> bool:
     """Whether this process has a Spark of any kind: its own, or a session of Spark Connect."""
     if is_running():
         return True
-    sql = sys.modules.get("pyspark.sql.connect.session")
-    return sql is not None and sql.SparkSession.getActiveSession() is not None
+    session = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)
+    return session is not None and session.getActiveSession() is not None
 
 
 def java_gateway(session: SparkSession) -> Any:
@@ -61,9 +65,7 @@ def active_on_connect(session: SparkSession) -> Iterator[None]:
 
 def java_process() -> subprocess.Popen[bytes] | None:
     """The Java that pyspark has started for this process; None where it has none of its own."""
-    spark = sys.modules.get("pyspark")
-    gateway = spark.SparkContext._gateway if spark is not None else None
-    return getattr(gateway, "proc", None)
+    return getattr(getattr(_find_context_class(), "_gateway", None), "proc", None)
 
 
 def is_stopped() -> bool:
