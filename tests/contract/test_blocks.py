@@ -205,6 +205,7 @@ def texts(place: Place, yard: Yard, *, moment: str, kind: str = "varchar(40)") -
     return flow_between(place, yard)
 
 
+@pytest.mark.shown_on("postgresql-mariadb", "mysql-sqlite")
 @pytest.mark.parametrize(
     ("engine", "warehouse_name"),
     [
@@ -308,6 +309,7 @@ def test_keys_of_text_need_no_collation(key: str, request: pytest.FixtureRequest
     assert (found.missing, found.extra, found.different) == (1, 1, 1)
 
 
+@pytest.mark.shown_on("sqlite")
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(more, marks=pytest.mark.long) for more in range(2, 12))]
 )

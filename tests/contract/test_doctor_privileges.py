@@ -112,6 +112,7 @@ CASES = [
 ]
 
 
+@pytest.mark.shown_on("postgresql", "tidegauge_commits")
 @pytest.mark.parametrize(("mode", "table", "verbs"), CASES)
 def test_a_right_that_is_taken_away_is_missed_by_doctor_and_by_a_run(
     tmp_path: Path, target: Database, mode: str, table: str, verbs: Sequence[str]

@@ -60,6 +60,7 @@ def write_exports(folder: Path, *words: str) -> None:
         (folder / file).write_text(done.out)
 
 
+@pytest.mark.long
 def test_databricks_airflow_and_dagster_take_the_daily_workflow(tmp_path: Path) -> None:
     load(tmp_path, DAILY)
     write_exports(tmp_path)
@@ -96,6 +97,7 @@ def test_airflow_runs_a_task_for_each_flow_and_dagster_shows_their_watermarks(tm
     assert "lines" in said
 
 
+@pytest.mark.long
 def test_the_line_for_cron_runs_as_it_stands_in_the_page(tmp_path: Path) -> None:
     load(tmp_path, SHOP)
     with sqlite3.connect(tmp_path / "shop.db") as shop:

@@ -125,6 +125,7 @@ def test_a_look_without_a_safe_bound_leaves_checked_alone(ledger: Ledger) -> Non
     assert watermark(ledger).checked == position(9)
 
 
+@pytest.mark.shown_on("sqlite", "postgres", "delta-s3")
 def test_a_thousand_flows_are_planned_in_one_transaction(ledger: Ledger) -> None:
     commits: list[object] = []
     if isinstance(ledger, SqlLedger):

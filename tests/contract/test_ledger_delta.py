@@ -407,7 +407,7 @@ def _count_up(where: Where, flow: str, times: int) -> None:
 def test_b6_processes_that_count_together_lose_no_step(lake: Lake) -> None:
     """Eight writers of one table, six of them of the same flow: each save is seen by the next."""
     opened(lake)
-    each = 8 if lake.on_s3 else 25
+    each = 8 if lake.on_s3 else 12
     spawn = multiprocessing.get_context("spawn")
     runners = [
         spawn.Process(target=_count_up, args=(_plain(lake), flow, each)) for flow in ["f"] * 6 + ["g", "h"]

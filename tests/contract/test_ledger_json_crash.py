@@ -67,7 +67,7 @@ def seen_by_all(folder: Path) -> Seen:
         }
 
 
-@pytest.mark.shown_on("plan", "claim", "begin", "advance", "finish", "forget")
+@pytest.mark.shown_on("plan", "advance", "forget")
 @pytest.mark.parametrize("call", CALLS)
 def test_b6_a_writer_killed_at_any_touch_leaves_each_flow_as_it_was_or_as_it_should_be(
     tmp_path: Path, call: str

@@ -140,6 +140,7 @@ def test_b7_eight_processes_that_take_over_one_expired_lease_leave_one_holder(le
         assert ledger.status("shop")[0].fence == 2
 
 
+@pytest.mark.shown_on("sqlite", "postgres", "json")
 def test_b7_eight_planners_of_many_flows_share_one_set_of_plans(ledger_address: str) -> None:
     open_ledger(ledger_address, create=True).close()
     names = [f"flow {number}" for number in range(60)]
@@ -421,6 +422,7 @@ def test_b9_a_lease_runs_on_the_stores_clock_and_not_on_the_runners(clocked_addr
         assert timedelta(minutes=-10) < left <= MINUTE + timedelta(seconds=2)
 
 
+@pytest.mark.shown_on("postgres")
 def test_b9_a_runner_whose_clock_is_ahead_takes_no_live_lease(clocked_address: str) -> None:
     with open_ledger(clocked_address, create=True) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]
@@ -429,6 +431,7 @@ def test_b9_a_runner_whose_clock_is_ahead_takes_no_live_lease(clocked_address: s
         assert ledger.status("shop")[0].owner == ME
 
 
+@pytest.mark.shown_on("postgres")
 def test_b9_a_runner_whose_clock_is_behind_sees_that_a_lease_is_over(clocked_address: str) -> None:
     with open_ledger(clocked_address, create=True) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="run")["orders"]

@@ -65,6 +65,7 @@ def count_up(where: Where, name: str, wins: int, won: Any) -> None:
             wins -= 1
 
 
+@pytest.mark.shown_on("s3")
 def test_b7_of_eight_processes_exactly_one_replaces_each_version(where: Where) -> None:
     won = _processes.Queue()
     runners = [
@@ -121,6 +122,7 @@ def count_for_ever(where: Where, told: Any) -> None:
             told.value = number
 
 
+@pytest.mark.shown_on("s3")
 def test_b6_a_process_killed_inside_a_replacement_leaves_the_old_or_the_new(where: Where) -> None:
     store = open_store(open_lake(where))
     last = 0

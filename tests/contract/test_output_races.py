@@ -55,6 +55,7 @@ def race(where: Where, name: str, barrier: Any, answers: Any) -> None:
         answers.put((seq, name, receipt))
 
 
+@pytest.mark.shown_on("s3")
 def test_b7_of_eight_processes_exactly_one_commits_each_batch(where: Where) -> None:
     barrier, answers = _processes.Barrier(8), _processes.Queue()
     runners = [
@@ -84,6 +85,7 @@ def put_for_ever(where: Where, started: Any) -> None:
         output.commit(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id="killed")
 
 
+@pytest.mark.shown_on("s3")
 def test_b6_a_process_killed_inside_a_put_leaves_nothing_or_the_whole(where: Where) -> None:
     lake, seen = open_lake(where), 0
     for attempt in range(5):

@@ -14,6 +14,7 @@ from tests.support.servers import MariaDB
 REWRITES = ("UPPER(code)", "CONCAT(code, ' ')")
 
 
+@pytest.mark.shown_on("blanks-mysql", "case-mysql")
 @pytest.mark.parametrize("target", ["postgresql", "mysql", pytest.param("duckdb", marks=pytest.mark.long)])
 @pytest.mark.parametrize("rewrite", REWRITES, ids=["case", "blanks"])
 def test_a19_the_old_spelling_is_extra_until_deletes_takes_it_away(

@@ -45,6 +45,7 @@ def test_every_invariant_holds_in_thousands_of_schedules(schedules: int) -> None
     print(f"{outcome.seconds:.1f} s", dict(outcome.tally))
 
 
+@pytest.mark.long
 def test_every_invariant_holds_with_the_ledger_of_documents() -> None:
     outcome = simulate(range(1_000), jobs=2, documents=True)
     assert outcome.broken == [], "\n".join(trace(outcome.broken[0].seed, documents=True))

@@ -18,6 +18,7 @@ def place(mariadb: MariaDB) -> Place:
     return mysql_place(mariadb)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     moments=st.lists(st.integers(0, 3), max_size=25),

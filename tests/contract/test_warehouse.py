@@ -103,6 +103,7 @@ def test_overwrite_of_a_target_with_repeated_keys_is_exact_too(warehouse: Yard) 
     assert seen_raw(warehouse) == [(1, "a", 1), (2, "b", 1)]
 
 
+@pytest.mark.shown_on("merge")
 @pytest.mark.parametrize("mode", MODES[OutputKind.WAREHOUSE])
 def test_a_batch_without_rows_is_committed_too(warehouse: Yard, mode: Mode) -> None:
     orders = loader(warehouse, mode=mode)
@@ -111,6 +112,7 @@ def test_a_batch_without_rows_is_committed_too(warehouse: Yard, mode: Mode) -> N
     assert counts(orders.rows(ORDERS, [(1, "a", None, 1)])) == (1, 1, 0, 0)
 
 
+@pytest.mark.shown_on("merge")
 @pytest.mark.parametrize("mode", MODES[OutputKind.WAREHOUSE])
 def test_a_second_publish_of_a_tag_changes_nothing(warehouse: Yard, mode: Mode) -> None:
     orders = loader(warehouse, mode=mode)

@@ -78,6 +78,7 @@ def versions(house: House, key: int) -> list[tuple[Any, ...]]:
     return [(start, end, bool(current), word) for start, end, current, word in found]
 
 
+@pytest.mark.shown_on("mysql")
 @pytest.mark.parametrize(
     "way", [*HOUSES[:3], *(pytest.param(way, marks=pytest.mark.long) for way in HOUSES[3:])], ids="-".join
 )

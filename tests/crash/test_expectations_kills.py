@@ -96,6 +96,7 @@ def test_a_kill_in_a_batch_under_the_guard_or_before_it_is_done_again_leaves_not
     assert found(layers) == ([1, 2, 3, 4], [])
 
 
+@pytest.mark.long
 def test_a_quarantine_that_was_altered_is_refused_and_one_that_was_dropped_is_made_anew(
     layers: Layers,
 ) -> None:

@@ -67,6 +67,7 @@ def landed(house: House) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.shown_on("mysql")
 @pytest.mark.parametrize(
     ("source", "lake", "target"),
     [

@@ -218,6 +218,7 @@ EVERY_ROUND: list[Round] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(EVERY_ROUND, marks=pytest.mark.long)])
 def test_b17_an_override_of_delta_flows_killed_at_any_step_is_ended_by_the_next_run(
     delta_flows: Layers, table: Table, rounds: Sequence[Round]
@@ -233,6 +234,7 @@ def test_b17_an_override_of_delta_flows_killed_at_any_step_is_ended_by_the_next_
         delta_flows.check(table.rows, merge="merge", append="append", scd2="scd2")
 
 
+@pytest.mark.long
 def test_a_plan_of_a_changed_transform_is_evaluated_whole_by_whoever_takes_it_up(
     delta_flows: Layers, table: Table
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_plan_of_a_changed_transform_is_evaluated_whole_by_whoever_takes_it_up
     assert sorted(found) == sorted((id_, version, f"{word}!") for id_, version, word in kept)
 
 
+@pytest.mark.long
 def test_b15_a_merge_whose_watermark_was_set_back_obeys_the_law_all_the_same(
     delta_flows: Layers, table: Table
 ) -> None:
@@ -334,6 +337,7 @@ def test_b17_a_runner_paused_in_its_commit_before_an_override_cannot_write_into_
         assert spans(delta_flows, flow) == [("x", 5, 7), ("z", 7, 12), ("y", 12, None)], flow
 
 
+@pytest.mark.long
 def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_again(
     delta_flows: Layers,
 ) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_b1_b2_a_runner_killed_around_the_commit_to_s3_loses_and_doubles_nothing(
     spark: SparkSession, nursery: Nursery, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_b1_b2_a_delta_table_filled_from_a_database_loses_and_doubles_nothing(
     assert sorted(seqs) == [*range(1, len(seqs) + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["mode: append", pytest.param("mode: merge, key: id", marks=long)])
 def test_b1_b2_a_window_of_a_table_without_versions_killed_at_its_commit_comes_once(
     spark: SparkSession, nursery: Nursery, tmp_path: Path, mode: str

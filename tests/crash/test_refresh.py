@@ -40,6 +40,7 @@ PLACES = [(side, step) for step in Step for side in ("before", "after")] + [("wi
 COMMITTED = {("after", Step.PUBLISH), *((side, step) for step in AFTER for side in ("before", "after"))}
 
 
+@pytest.mark.shown_on("local")
 @pytest.mark.parametrize(
     ("lake", "target", "modes"),
     [

@@ -181,6 +181,7 @@ def test_append_through_a_lake_keeps_every_version_and_many_rows_go_by_tasks(
     assert [row[:1] for row in shop.rows("bronze/orders", "id, at")] == [(1,), (2,), (3,)]
 
 
+@pytest.mark.long
 def test_a_merge_through_a_lake_takes_the_last_of_versions_that_come_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def bronze(spark: SparkSession, tmp_path: Path) -> Bronze:
     return Bronze(spark, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.long)], ids=["few", "many"])
 def test_a_delta_table_is_the_rows_that_pass(bronze: Bronze, monkeypatch: Any, few: bool) -> None:
     if not few:

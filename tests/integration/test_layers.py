@@ -330,6 +330,7 @@ def test_d10_a_key_that_is_there_twice_for_a_while_fails_and_is_never_lost(
     assert house.sql("SELECT k, id FROM @copy") == [("a", 9), ("b", 2), ("c", 3), ("d", 4), ("e", 5)]
 
 
+@pytest.mark.long
 def test_d10_a_target_from_before_keys_were_counted_is_compared_with_the_whole_once(
     lakehouse: Lakehouse,
 ) -> None:
@@ -389,6 +390,7 @@ def test_d10_the_key_of_a_merged_table_is_proven_until_another_hand_writes_it(
     assert house.sql("SELECT * FROM @gold") == [(1, "EINS"), (2, "TWO"), (3, "THREE"), (4, "FOUR")]
 
 
+@pytest.mark.long
 def test_c10_a_null_key_that_the_transform_filters_can_go(lakehouse: Lakehouse) -> None:
     house = lakehouse
     house.sql(f"CREATE TABLE @a (cid INT, n INT) {FEED}")

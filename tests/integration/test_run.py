@@ -44,6 +44,7 @@ def ids(project: Project, table: str) -> list[int]:
     return sorted(row["id"] for row in rows(project.lake, project.name(table)))
 
 
+@pytest.mark.shown_on("mysql")
 @pytest.mark.parametrize(
     ("engine", "output"),
     [

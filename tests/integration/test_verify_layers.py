@@ -117,6 +117,7 @@ def test_f1_every_mode_is_compared_with_its_transform_over_whole_inputs(lakehous
     assert "comparing merged" in shown.err
 
 
+@pytest.mark.long
 def test_f1_versions_that_were_not_read_yet_are_named_and_no_difference(lakehouse: Lakehouse) -> None:
     house = lakehouse
     house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")
@@ -155,6 +156,7 @@ def test_f1_a_version_that_was_vacuumed_is_said_and_never_taken_for_equal(lakeho
     assert (one["equal"], one["source_rows"], one["error"]["type"]) == (False, None, "VersionsMissing")
 
 
+@pytest.mark.long
 def test_f1_nothing_compared_is_wrong_use_and_says_so(lakehouse: Lakehouse) -> None:
     house = lakehouse
     house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")
@@ -307,6 +309,7 @@ def test_f1_what_was_appended_and_is_gone_from_the_source_is_searched_for_what_i
     assert verified(house, code=1)["log"]["missing"] == 1
 
 
+@pytest.mark.long
 def test_f1_a_history_of_many_events_of_a_key_is_held_against_the_last_of_them(lakehouse: Lakehouse) -> None:
     house = lakehouse
     house.sql(f"CREATE TABLE @log (id INT, at INT, word STRING) {FEED}")

@@ -183,7 +183,7 @@ def to_text(system: System) -> None:
     system.add((1, "2026-01-01 10:00:00", "a"), columns="id int, at string, word string")
 
 
-@pytest.mark.shown_on("rename", "set_back")
+@pytest.mark.shown_on("set_back")
 @pytest.mark.parametrize(
     ("change", "kind", "said"),
     [

@@ -96,7 +96,7 @@ def test_spark_and_we_agree_on_version_id_and_schema(spark: SparkSession, bronze
     assert abs(newest.timestamp.timestamp() - third.commit_timestamp.timestamp()) < 5
 
 
-@pytest.mark.shown_on("delta.enableDeletionVectors", "delta.enableInCommitTimestamps")
+@pytest.mark.shown_on("delta.enableInCommitTimestamps")
 @pytest.mark.parametrize(
     "feature",
     [

@@ -88,7 +88,7 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return table, held
 
 
-@pytest.mark.parametrize("some", [2, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("some", [1, pytest.param(8, marks=pytest.mark.long)])
 def test_c9_the_net_effect_of_any_window_is_the_difference_of_its_ends(
     story: tuple[Versioned, list[Rows]], some: int
 ) -> None:
@@ -229,6 +229,7 @@ def vacuum(spark: SparkSession) -> Iterator[Callable[[Versioned], None]]:
     spark.conf.unset(name)
 
 
+@pytest.mark.long
 def test_c1_files_that_went_between_plan_and_run_are_an_error(
     table: Versioned, vacuum: Callable[[Versioned], None]
 ) -> None:

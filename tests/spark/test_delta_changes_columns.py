@@ -120,6 +120,7 @@ def test_c4_an_added_column_and_a_widened_type_are_those_of_the_windows_end(tabl
     assert counted(table.window(4, 6, ReadWay.FILES).came()) == counted(table.window(4, 6).came())
 
 
+@pytest.mark.long
 def test_c4_renamed_and_dropped_columns_have_the_names_of_the_windows_end(table: Versioned) -> None:
     table.sql(
         "CREATE TABLE {t} (id BIGINT GENERATED ALWAYS AS IDENTITY, a STRING, b INT, p STRING) USING delta"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.spark.moving import quick
 from tests.support.delta_tables import facts, same
 from tidegauge.delta_log.history import history
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_c9_restore_is_a_change_and_c2_replace_is_another_table(spark: SparkSession, tmp_path: Path) -> None:
     spark = quick(spark)
     name = f"t{abs(hash(tmp_path))}"

@@ -390,7 +390,7 @@ def test_outside_of_tasks_a_stream_is_read_aside_so_that_other_threads_go_on(ser
     assert list(replace(split, select=f"{split.select} AND 1 = 0").batches()) == []
 
 
-@pytest.mark.shown_on("mysql")
+@pytest.mark.long
 def test_whoever_stops_half_way_ends_the_statement_too(server: Place) -> None:
     source_table, batch = many(server, 200_000)
     wide = "REPEAT(v, 100)" if server.engine == "mysql" else "repeat(v, 100)"

@@ -74,6 +74,7 @@ class GuardedCase(ExpectingCase):
 FAMILIES_THAT_DIFFER = ["filters", "aggregate", "snapshot", "partitions", "history", "functions"]
 
 
+@pytest.mark.shown_on("aggregate", "history")
 @pytest.mark.parametrize("cases", [1, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("family", FAMILIES_THAT_DIFFER)
 def test_the_target_equals_the_whole_less_what_is_set_aside(

@@ -75,6 +75,7 @@ def test_b17_c8_what_an_older_life_has_in_hand_never_lands(spark: SparkSession, 
         zombie.put(2, ROWS)
 
 
+@pytest.mark.long
 def test_b17_a_merge_that_was_paused_before_it_began_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,7 @@ def test_d1_what_a_small_target_has_just_so_is_left_out_of_the_merge_and_still_t
     assert columns.split(", ")[:3] == spark.read.format("delta").load(str(path)).columns
 
 
+@pytest.mark.long
 def test_d8_an_older_event_never_overwrites_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:
     writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.MERGE, key=("id",), sequence_by="at"))
     columns = "id, at, v, _change_type"
@@ -214,6 +215,7 @@ def test_replace_partitions_writes_what_is_touched_and_nothing_else(
     assert writer.rows("count(*)") == [(3,)]
 
 
+@pytest.mark.long
 def test_overwrite_leaves_only_what_comes(spark: SparkSession, tmp_path: Path) -> None:
     writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.OVERWRITE))
     writer.put(1, "SELECT id FROM range(9)")
@@ -253,7 +255,7 @@ def test_a_table_of_the_catalogue_with_its_schema_and_strange_columns(
         spark.sql("DROP SCHEMA IF EXISTS layer_modes CASCADE")
 
 
-@pytest.mark.shown_on("scd2", "append")
+@pytest.mark.shown_on("append")
 @pytest.mark.parametrize("mode", [Mode.MERGE, Mode.SCD2, Mode.APPEND, Mode.OVERWRITE])
 def test_d14_rows_written_after_a_column_vanished_have_null_there(
     spark: SparkSession, tmp_path: Path, mode: Mode

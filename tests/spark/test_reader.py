@@ -57,6 +57,7 @@ def test_a10_null_cursors_are_read_by_their_own_batch(spark: SparkSession, place
     assert sorted(row[0] for row in found) == [2, 3]
 
 
+@pytest.mark.shown_on("postgresql", "sqlite")
 @pytest.mark.parametrize(
     "name", ['it\'s "quoted"', "back`tick", "per%cent ?", "semi; -- x", "{b} /* c */", "ünï😀", "a.b"]
 )

@@ -156,6 +156,7 @@ def test_files_that_a_running_batch_has_not_committed_yet_are_not_vacuumed(proje
     assert check(maintenance, maintenance.targets[0], None) == timedelta(days=7)
 
 
+@pytest.mark.long
 def test_optimize_makes_one_file_of_many_and_costs_readers_nothing(
     spark: SparkSession, project: Project, silver: Path
 ) -> None:

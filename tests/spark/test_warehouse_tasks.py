@@ -90,6 +90,7 @@ def load(yard: Yard, batch_data: BatchRows, spark: SparkSession, seq: int = 1) -
     )
 
 
+@pytest.mark.shown_on("postgres")
 def test_stretches_are_read_by_tasks_and_the_later_of_two_rows_counts(
     yard: Yard, spark: SparkSession
 ) -> None:

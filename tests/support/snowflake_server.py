@@ -90,4 +90,5 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
     finally:
         server.should_exit = True
         server.force_exit = True
-        thread.join()
+        # A statement that DuckDB never answers would hold it for ever.
+        thread.join(timeout=30)

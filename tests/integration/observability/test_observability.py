@@ -35,7 +35,7 @@ def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Obse
         while made.days < day:
             made.write_day()
         made.run()
-        made.check()
+    made.check()
     return made
 
 
