@@ -227,7 +227,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.long
 def test_a_fleet_of_300_flows(browser: Chrome, many: Path) -> None:
     with serving(many) as address:
         browser.get(address)

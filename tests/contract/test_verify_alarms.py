@@ -131,6 +131,9 @@ def test_f2_a_target_that_lost_a_column_is_not_equal_until_it_is_back(routed: Pr
     assert "has lost the column total" in one["notes"][-1]
     [kept] = done(project, "history", "--event", "differs").json["events"]
     assert kept["reason"].startswith("1 columns lost")
+    repaired = project.here("repair", "-t", "orders", "--reason", "lost", "--yes", "--json")
+    assert (repaired.code, repaired.json["state"]) == (1, "SKIPPED"), repaired.said
+    assert "has lost the column total" in repaired.json["repairs"][0]["notes"][0]
     done(project, "backfill", "-t", "orders", "--column", "total", "--reason", "lost", "--yes")
     assert verified(project)["notes"] == []
 

@@ -19,6 +19,7 @@ from tidegauge.operations.incidents import (
     AlertEntry,
     Due,
     Incident,
+    describe_reason,
     find_due,
     keep_won,
     read_entry,
@@ -176,3 +177,17 @@ def test_a_reminder_and_an_end_say_that_they_are() -> None:
     [end] = write_messages("shop", find_due(replay(log), SETTINGS, T + 2 * HOUR), T + 2 * HOUR)
     assert (end.title, end.level) == ("[shop] recovered: orders", "success")
     assert end.body == "orders: no longer failed, after 2 h"
+
+
+def test_the_history_tells_of_alerts_in_words() -> None:
+    def tell(event: str, **more: Any) -> str:
+        return describe_reason(event, json.dumps({"incidents": [body(**more)]}))
+
+    assert tell(OPENED) == f"failed of orders: {body()['says']}"
+    assert (
+        tell(FAILED, channel="slack", over=False, error="no answer")
+        == "failed of orders, to slack: no answer"
+    )
+    assert tell(SENT, channel="slack", over=True) == "failed of orders, to slack, that it is over"
+    assert describe_reason("reset", "{because}") == "{because}"
+    assert describe_reason("skipped", None) == ""

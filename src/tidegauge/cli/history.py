@@ -33,6 +33,7 @@ def command(
 ) -> None:
     """Show what happened: who did what, when, from where to where."""
     from tidegauge.model.position import to_json, to_text
+    from tidegauge.operations.incidents import describe_reason
     from tidegauge.operations.status import iso
 
     loaded = open_project(project)
@@ -77,7 +78,7 @@ def command(
                     to_text(one.before) if one.before else None,
                     to_text(one.after) if one.after else None,
                     one.actor,
-                    one.error or one.reason or "",
+                    one.error or describe_reason(one.event, one.reason),
                 ]
                 for one in events
             ],

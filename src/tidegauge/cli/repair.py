@@ -58,7 +58,7 @@ def command(
     if not json:
         _show(found)
     if dry_run or not any(one.moved or one.deleted or one.unfinished for one in found):
-        _end(found, json=json, says="nothing was changed" if dry_run else "nothing to repair")
+        _end(found, json=json, dry_run=dry_run)
     why = confirm_with_reason(_ask(found), reason, yes=yes)
     report, signalled = running(
         loaded,
@@ -102,7 +102,8 @@ def _show(found: Sequence[Repair]) -> None:
             say(f"   {one.name}: {line}")
 
 
-def _end(found: Sequence[Repair], *, json: bool, says: str) -> NoReturn:
+def _end(found: Sequence[Repair], *, json: bool, dry_run: bool) -> NoReturn:
+    lost = not dry_run and any(one.unlike.difference.lost for one in found)
     if json:
         some = any(one.moved or one.deleted for one in found)
         print_json(
@@ -116,5 +117,6 @@ def _end(found: Sequence[Repair], *, json: bool, says: str) -> NoReturn:
             }
         )
     else:
-        say(says)
-    raise typer.Exit(0)
+        nothing = "no row to move, and a column is not repaired row by row" if lost else "nothing to repair"
+        say("nothing was changed" if dry_run else nothing)
+    raise typer.Exit(int(lost))

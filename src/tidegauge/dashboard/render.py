@@ -19,6 +19,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
 from tidegauge.observe.tables import show_duration
+from tidegauge.operations.incidents import describe_reason
 from tidegauge.operations.stats import seconds_of
 
 HERE = Path(__file__).parent
@@ -60,6 +61,7 @@ def _environment() -> Environment:
         word=drawing.show_word,
     )
     made.globals.update(
+        describe_reason=describe_reason,
         draw_bars=drawing.draw_bars,
         draw_graph=drawing.draw_graph,
         draw_lane=drawing.draw_lane,

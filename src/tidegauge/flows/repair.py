@@ -45,7 +45,8 @@ def find_unlike(flow: TableFlowBase) -> Unlike:
     pair = TablePair(spec, flow.source(), flow.output, position, refuse_spark)
     if spec.options.read is Read.JDBC or direct_reason(pair.source_table, spec.source):
         refuse_spark()
-    return Unlike(compare_pair(pair, name_all=False), position, (mark.epoch, mark.seq))
+    found = flow.judge_columns(compare_pair(pair, name_all=False), compared)
+    return Unlike(found, position, (mark.epoch, mark.seq))
 
 
 def check_repairable(flow: TableFlowBase) -> None:

@@ -151,8 +151,10 @@ class TableFlowBase(ABC):
             )
         assert mark.position is None or isinstance(mark.position, RowPosition)
         found = self.compare(mark.position, marks[self.spec.name].epoch, spark)
-        if self.spec.output.in_lake:
-            return found
+        return found if self.spec.output.in_lake else self.judge_columns(found, mark)
+
+    def judge_columns(self, found: Difference, mark: Watermark) -> Difference:
+        """Say which columns the target lacks. `mark`: that of `find_compared`."""
         source_table = self.source().describe(self.spec.table, self.spec.options)
         return judge_columns(self.spec, source_table, self.output, found, known=mark.fingerprint)
 

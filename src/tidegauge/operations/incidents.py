@@ -109,6 +109,21 @@ def read_entry(at: datetime, event: str, reason: str | None) -> AlertEntry | Non
     return AlertEntry(at, event, body) if isinstance(body, dict) else None
 
 
+def describe_reason(event: str, reason: str | None) -> str:
+    """Why something happened, for people: of the log's own events "failed of orders, to slack: no answer"."""
+    entry = read_entry(datetime.min, event, reason) if event.startswith("alert_") else None
+    if entry is None:
+        return reason or ""
+    return "; ".join(_describe(event, body) for body in entry.incidents())
+
+
+def _describe(event: str, body: Mapping[str, Any]) -> str:
+    channel = f", to {body['channel']}" if "channel" in body else ""
+    over = ", that it is over" if body.get("over") else ""
+    said = body.get("error") if event == FAILED else body["says"] if event == OPENED else None
+    return f"{body['kind']} of {body['flow']}{channel}{over}{f': {said}' if said else ''}"
+
+
 def replay(entries: Iterable[AlertEntry]) -> list[Incident]:
     """The incidents that are open, and those closed ones of which a channel has yet to hear, oldest first."""
     known: dict[str, Incident] = {}
