@@ -17,6 +17,7 @@ from tests.support.dashboard import shop as shop
 from tests.support.drafts import ME, draft
 from tests.support.project import here
 from tidegauge.config.load import load_project
+from tidegauge.dashboard import run_pages
 from tidegauge.dashboard.access import Access
 from tidegauge.dashboard.app import make_app
 from tidegauge.ledger.open import Ledger, open_ledger
@@ -110,6 +111,14 @@ def test_the_history_says_who_and_why_and_pages(shop: Path) -> None:
     assert "me@here" in second
     assert "reason" not in pages.get("/history?failed=1").text
     assert "Nothing of that kind" in pages.get("/history?actor=nobody").text
+
+
+def test_a_run_of_long_ago_says_that_its_events_are_not_shown(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "before the newest events" not in client(shop).get("/run?id=one").text
+    monkeypatch.setattr(run_pages, "_EVENTS", 1)
+    assert "before the newest events" in client(shop).get("/run?id=one").text
 
 
 def test_proofs_have_the_last_comparison_and_name_what_was_never_compared(shop: Path) -> None:

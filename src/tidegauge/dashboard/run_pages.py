@@ -77,6 +77,8 @@ class RunPage:
     """All of them."""
     quarantined: int
     events: tuple[HistoryEvent, ...]
+    remembered: bool
+    """Whether the events that were looked through go back to its beginning."""
 
     def to_json(self) -> dict[str, Any]:
         """As `run --json` has it, as far as the ledger keeps it."""
@@ -115,9 +117,11 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
         if not attempts:
             return None
         now = ledger.now()
-        events = [one for one in ledger.history(pipeline, limit=_EVENTS) if one.run_id == run_id]
+        newest = ledger.history(pipeline, limit=_EVENTS)
         aside = ledger.history(pipeline, events=[NOT_AS_EXPECTED], limit=_EVENTS)
     head = _line(run_id, attempts)
+    events = [one for one in newest if one.run_id == run_id]
+    remembered = all(len(found) < _EVENTS or found[-1].at <= head.began for found in (newest, aside))
     quarantined = sum(one.rows or 0 for one in aside if _is_within(one, attempts, now))
     upstreams = _find_upstreams(snapshots) if pipeline == snapshots.project.pipeline else {}
     axis = Axis(second_of(head.began), max(second_of(head.ended or now), second_of(head.began) + 0.001))
@@ -133,7 +137,7 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
         )
         for one in shown
     )
-    return RunPage(now, head, axis, steps, tuple(ordered), quarantined, tuple(events[:_STEPS]))
+    return RunPage(now, head, axis, steps, tuple(ordered), quarantined, tuple(events[:_STEPS]), remembered)
 
 
 def _line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:
