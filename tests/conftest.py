@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 TESTS = Path(__file__).parent
-FOLDERS = ["crash", "integration", "spark", "contract", "unit"]
-"""The slow ones first: the quick ones fill the end."""
+BUSY = ("crash", "integration", "spark")
+"""Folders whose tests keep the machine busy; contract tests often wait for a server."""
 
 ON_EVERY_ENGINE = {
     "test_blocks",
@@ -73,10 +73,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         shown[name] = shown.get(name, False) or not words.isdisjoint(mark.args)
         if words.isdisjoint(mark.args):
             item.add_marker("long")
-    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
+    _order(items)
     nowhere = [name for name, somewhere in shown.items() if not somewhere]
     if nowhere and not any("[" in word for word in config.args):
         raise pytest.UsageError(f"no case has a word that `shown_on` names: {nowhere}")
+
+
+def _order(items: list[pytest.Item]) -> None:
+    """File by file: busy ones and contract tests side by side, and at the end the quick ones."""
+    folders: dict[str, dict[Path, None]] = {}
+    for item in items:
+        folders.setdefault(item.path.relative_to(TESTS).parts[0], {})[item.path] = None
+    busy = [path for folder in BUSY for path in folders.get(folder, ())]
+    groups = [busy, [*folders.get("contract", ())]]
+    places = {path: number / len(group) for group in groups for number, path in enumerate(group)}
+    items.sort(key=lambda item: places.get(item.path, 1.0))
 
 
 def _words(item: pytest.Item) -> set[str]:

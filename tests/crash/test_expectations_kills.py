@@ -45,7 +45,7 @@ def found(layers: Layers) -> tuple[list[int], list[tuple[int, int]]]:
     )
 
 
-@pytest.mark.shown_on("merge")
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["mode: append", "mode: merge, key: id"], ids=["append", "merge"])
 def test_a_kill_at_either_commit_neither_loses_nor_doubles_a_row_set_aside(layers: Layers, mode: str) -> None:
     expect(layers, mode)

@@ -134,6 +134,7 @@ def test_f1_versions_that_were_not_read_yet_are_named_and_no_difference(lakehous
     assert "copy: 2 versions of a are newer than the last look" in shown.err + shown.out
 
 
+@pytest.mark.long
 def test_f1_a_version_that_was_vacuumed_is_said_and_never_taken_for_equal(lakehouse: Lakehouse) -> None:
     house = lakehouse
     house.sql(f"CREATE TABLE @a (id INT, word STRING) {FEED}")

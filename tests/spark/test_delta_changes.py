@@ -181,6 +181,7 @@ def test_c5_many_changes_of_a_row_are_told_once_and_one_by_one(table: Versioned)
     assert told(counted(same.events().drop("_commit_timestamp"))) == ["3 'a' 'delete' 8", "3 'a' 'insert' 9"]
 
 
+@pytest.mark.long
 def test_ways_that_bring_no_changes(table: Versioned) -> None:
     table.sql(
         "CREATE TABLE {t} (id INT) USING delta", "INSERT INTO {t} VALUES (1), (1)", "DELETE FROM {t}",

@@ -121,7 +121,7 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
         aside = ledger.history(pipeline, events=[NOT_AS_EXPECTED], limit=_EVENTS)
     head = _line(run_id, attempts)
     events = [one for one in newest if one.run_id == run_id]
-    remembered = all(len(found) < _EVENTS or found[-1].at <= head.began for found in (newest, aside))
+    remembered = _reach_back(newest, head.began) and _reach_back(aside, head.began)
     quarantined = sum(one.rows or 0 for one in aside if _is_within(one, attempts, now))
     upstreams = _find_upstreams(snapshots) if pipeline == snapshots.project.pipeline else {}
     axis = Axis(second_of(head.began), max(second_of(head.ended or now), second_of(head.began) + 0.001))
@@ -138,6 +138,10 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
         for one in shown
     )
     return RunPage(now, head, axis, steps, tuple(ordered), quarantined, tuple(events[:_STEPS]), remembered)
+
+
+def _reach_back(events: Sequence[HistoryEvent], moment: datetime) -> bool:
+    return len(events) < _EVENTS or events[-1].at <= moment
 
 
 def _line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:

@@ -13,7 +13,7 @@ from sqlalchemy.pool import PoolResetState, QueuePool
 
 from tidegauge.ledger.address import Address
 
-BUSY_SECONDS = 10
+BUSY_SECONDS = 30
 """How long to wait for another writer before saying that the store is locked."""
 _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 5

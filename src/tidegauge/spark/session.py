@@ -29,11 +29,15 @@ if TYPE_CHECKING:
 _PER_SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     **hadoop.SESSION,
+}
+
+_SMALL_JOBS = {
+    "spark.sql.shuffle.partitions": "4",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
+"""For a Spark that is started here, for this machine alone. A cluster's or a host's has its own numbers."""
 
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """For a Java through which no rows go: it starts sooner, and would do bulk work more slowly. Without the last
@@ -106,7 +110,7 @@ def check_java(settings: SparkSettings) -> None:
 def sibling(session: SparkSession) -> SparkSession:
     """Another session of the same Spark: what is set on it, and its views, are seen by none but itself."""
     beside: Any = session
-    made: SparkSession = beside.cloneSession() if on_connect(session) else session.newSession()
+    made: SparkSession = beside.cloneSession() if on_connect(session) else _branch(session)
     for name, value in _PER_SESSION.items():
         made.conf.set(name, value)
     return made
@@ -132,7 +136,16 @@ def lend(session: SparkSession) -> Iterator[SparkSession]:
 
 def _own_session(active: SparkSession) -> SparkSession:
     """A session whose settings may be changed. On Connect the process's own, of which flows get siblings."""
-    return active if on_connect(active) else active.newSession()
+    return active if on_connect(active) else _branch(active)
+
+
+def _branch(session: SparkSession) -> SparkSession:
+    """A new session; one that Spark makes knows nothing of numbers that were set on this one."""
+    made = session.newSession()
+    for name in _SMALL_JOBS:
+        if (value := session.conf.get(name, None)) is not None:
+            made.conf.set(name, value)
+    return made
 
 
 def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, debug: bool) -> SparkSession:
@@ -202,6 +215,7 @@ def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = Fa
         **_PER_SESSION,
     }
     if is_local(settings):
+        conf |= _SMALL_JOBS
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if "spark.jars" not in settings.conf and needs:
         conf["spark.jars"] = ",".join(str(jar) for jar in jars(needs, settings.conf))
