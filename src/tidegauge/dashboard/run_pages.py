@@ -24,7 +24,7 @@ _MOST = 5000
 _STEPS = 250
 """That are drawn."""
 _RUNS = 100
-_EVENTS = 500
+_EVENTS = 250
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ class FleetSnapshot:
     def at_moment(self, now: datetime) -> FleetSnapshot:
         """The same a little later: nothing has changed but that everything is so much later."""
         later = (now - self.at).total_seconds()
+        if not later:
+            return self
         return replace(self, at=now, flows=tuple(_later(one, later) for one in self.flows))
 
 
@@ -88,12 +90,14 @@ class FleetSnapshots:
 
     def read(self) -> FleetSnapshot:
         """Raises LedgerUnreachable, LedgerVersion and their kin."""
-        return self._read()[1]
+        _, kept, now = self._read()
+        return kept.at_moment(now)
 
     def pulse(self) -> Pulse:
         return self._read()[0]
 
-    def _read(self) -> tuple[Pulse, FleetSnapshot]:
+    def _read(self) -> tuple[Pulse, FleetSnapshot, datetime]:
+        """The newest snapshot, which may be a little older than now."""
         with self._lock, open_ledger(self.project.ledger, create=False) as ledger:
             now, pipelines = ledger.now(), self._order(ledger.pipelines())
             if self._kept is not None and self._kept[1].flows and isinstance(ledger, EmptyLedger):
@@ -105,17 +109,17 @@ class FleetSnapshots:
             running = self._running()
             pulse = _feel(ledger, pipelines, running, now)
             if self._kept is not None and self._kept[0] == pulse:
-                return pulse, self._kept[1].at_moment(now)
+                return *self._kept, now
             made = FleetSnapshot(now, ledger.shown, tuple(pipelines), tuple(self._summarize(pipelines)))
             self._kept = (pulse, made)
             # What runs now is another set: the pulse to compare with is the one over it.
             self._kept = (_feel(ledger, pipelines, self._running(), now), made)
-            return self._kept
+            return *self._kept, now
 
     def structure(self) -> Selection | TidegaugeError:
         """The flows of the file and of the ledger, with their settings; no database is asked."""
-        flows = [one for one in self.read().flows if one.pipeline == self.project.pipeline]
-        names = tuple(one.flow for one in flows)
+        _, kept, _ = self._read()
+        names = tuple(one.flow for one in kept.flows if one.pipeline == self.project.pipeline)
         with self._lock:
             if self._structure is None or self._structure[0] != names:
                 self._structure = (names, _remember(self.project))
