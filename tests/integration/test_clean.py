@@ -131,6 +131,8 @@ def test_earlier_epochs_go_once_nobody_follows_them_and_cannot_be_brought_back(p
     done(project, "run")
     assert parquet(project) == 6
     assert cleaned(project)["files"] == []
+    young = project.here("files", "clean", "--earlier-epochs", *WHY)
+    assert (young.code, "nothing to clean that is older than 7d" in young.out) == (0, True), young.said
     table = cleaned(project, "--earlier-epochs")
     assert [one["why"] for one in table["files"]] == ["earlier epoch"] * 3
     assert parquet(project) == 3

@@ -22,6 +22,7 @@ app = typer.Typer(
 
 _COMPACT = "nothing to compact: no two small files lie side by side in batches that every load has passed"
 _CLEAN = "nothing to clean: committed files stay unless --earlier-epochs or --loaded asks for them"
+_CLEAN_ASKED = "nothing to clean that is older than {}: --older-than says how old, such as 1h"
 
 
 @app.command("list")
@@ -114,7 +115,8 @@ def clean(
             }
         )
     elif dry_run or not count:
-        say(f"{count} would go; nothing was deleted" if count else _CLEAN)
+        nothing = _CLEAN_ASKED.format(older_than) if earlier_epochs or loaded_ else _CLEAN
+        say(f"{count} would go; nothing was deleted" if count else nothing)
     else:
         say(f"deleted {count}")
 
