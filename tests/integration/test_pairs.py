@@ -33,6 +33,7 @@ def test_a_table_is_kept_in_its_replica_in_the_same_database(
     Pair(tmp_path, one, one, to="ops").keep_in_step()
 
 
+@pytest.mark.shown_on("snowflake-sqlite", "duckdb-postgresql", "mysql-duckdb", "postgresql-sqlite")
 @pytest.mark.parametrize(
     ("source", "target"),
     [

@@ -136,6 +136,7 @@ def test_events_replayed_one_version_after_the_other_give_every_version(
         assert now == held[version]
 
 
+@pytest.mark.long
 def test_c5_many_changes_of_a_row_are_told_once_and_one_by_one(table: Versioned) -> None:
     table.sql(
         f"CREATE TABLE {{t}} (id INT, v STRING) USING delta TBLPROPERTIES ({FEED})",

@@ -229,6 +229,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 def test_what_cannot_be_or_is_not_as_expected_is_refused_with_its_place(shop: Shop) -> None:
     shop.sql("ALTER TABLE {orders} ADD COLUMNS (at TIMESTAMP)")
     shop.insert("(1, 'x', 1, '2020-01-01')", "(2, 'x', 2, '2020-01-01')")
