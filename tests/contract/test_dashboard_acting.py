@@ -136,6 +136,22 @@ def test_a_reset_is_shown_first_and_then_done_with_the_reason_and_the_name(shop:
     assert "done" in operator.see("/flow?name=orders")
 
 
+def test_e3_a_secret_that_an_operator_types_is_shown_nowhere(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = "json://can-ary-42:pass-word-42@127.0.0.1:9/hook"
+    monkeypatch.setenv("HOOK", canary)
+    with (shop / "tidegauge.yml").open("a") as file:
+        file.write("alerts: {to: ['${env:HOOK}']}\n")
+    operator = Operator(client(shop))
+    done = operator.agree(operator.preview(), reason=f"the hook {canary} was silent")
+    assert "first of epoch 1" in done
+    for page in (done, operator.see("/history"), operator.see("/flow?name=orders")):
+        assert "ary-42" not in page
+        assert "word-42" not in page
+    assert "the hook *** was silent" in operator.see("/history")
+
+
 def test_what_moved_since_it_was_shown_is_refused_and_shown_anew(shop: Path) -> None:
     """Two operators at once: the second agreed to what is no longer so."""
     pages = client(shop)
