@@ -34,7 +34,7 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 test test-long fast: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup servers schedulers axe
-	$(BIN)/pytest -n 4 $(SPREAD) --durations=40 -m "not long"
+	$(BIN)/pytest -n 4 $(SPREAD) --durations=40 -o faulthandler_timeout=1500 -m "not long"
 
 test-long: setup servers
 	$(BIN)/pytest -n 2 $(SPREAD) --durations=40 -m long

@@ -34,7 +34,8 @@ class Alone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._kill()
-        self._process.communicate()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def kill_when_files_come(self, folder: Path) -> None:
         """As soon as something is written there that no commit has."""
@@ -49,7 +50,7 @@ class Alone:
         def ready() -> bool:
             if true():
                 return True
-            assert self._process.poll() is None, self._process.communicate()
+            assert self._process.poll() is None, self._process.communicate()[0]
             return False
 
         until(ready, every=0.003)

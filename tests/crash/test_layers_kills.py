@@ -452,8 +452,10 @@ def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a
 @pytest.mark.long
 @pytest.mark.parametrize("words", [("optimize", "--no-vacuum"), ("vacuum", "--retain", "0h", "--yes")])
 def test_c1_a_vacuum_or_compaction_whose_java_dies_half_way_takes_nothing_that_a_reader_needs(
-    delta_flows: Layers, words: tuple[str, ...]
+    delta_flows: Layers, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # By Spark, which leaves many files: without it each commit would make one of them.
+    monkeypatch.setenv("TIDEGAUGE_SMALL_BATCHES", "off")
     load_many(delta_flows, many=MANY, reader="inputs: {many: {path: many}}, output: {path: reader, key: id}")
     for version in (1, 2, 3):
         move(delta_flows, version)
