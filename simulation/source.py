@@ -7,6 +7,7 @@ the clock. Nothing holds the bound back for it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from simulation.places import SHAPE, at, number
 from simulation.world import Actor, World
@@ -152,6 +153,9 @@ class MemorySource:
     def find_settled(self, source_table: SourceTable) -> Value | None:
         position = at(self._table.bound)
         return position.cursor if position else None
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        raise AssertionError("a simulated table knows no SQL")
 
     def outlook(self) -> Outlook:
         return Outlook(self._table.world.now, None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import TableFlow
-from tidegauge.sources.open import open_dialect, open_source
+from tidegauge.sources.open import open_source
 
 END = RowPosition(Value(ValueKind.INT, "1000000"))
 SQLITE_CASES = [
@@ -85,15 +85,16 @@ def load(flow: TableFlow, yard: Yard, upto: RowPosition = END, after: RowPositio
     loading.load(replace(batch_data, frame=None, rows=None))
 
 
-def pair_of(flow: TableFlow, yard: Yard, position: RowPosition | None = END) -> TablePair:
+@contextmanager
+def pair_of(flow: TableFlow, yard: Yard, position: RowPosition | None = END) -> Iterator[TablePair]:
     with closing(open_source(flow.source)) as control:
-        return TablePair(flow, control, yard.output(flow), position, no_spark)
+        yield TablePair(flow, control, yard.output(flow), position, no_spark)
 
 
 def judged(flow: TableFlow, yard: Yard, position: RowPosition | None = END) -> Difference:
     """By blocks and row by row, which have to agree."""
-    pair = pair_of(flow, yard, position)
-    by_blocks, by_rows = compare_by_blocks(pair), pair.compare(name_all=True)
+    with pair_of(flow, yard, position) as pair:
+        by_blocks, by_rows = compare_by_blocks(pair), pair.compare(name_all=True)
     assert isinstance(by_blocks, Difference), by_blocks
     assert by_blocks == by_rows
     assert by_blocks.method == "blocks"
@@ -131,18 +132,12 @@ def test_both_sides_write_every_type_alike(
     make(place, "t", held_by(CASES[engine], warehouse_name), "`" if engine == "mysql" else '"')
     flow = flow_between(place, yard)
     load(flow, yard)
-    whole = pair_of(flow, yard)
-    source_table, held = whole.source_table, whole.held
-    arrived = pa.Table.from_batches(
-        [
-            batch
-            for split in open_reader(flow).batch_data(source_table, whole.batches[0]).splits
-            for batch in split.batches()
-        ]
-    )
-    keys = arrived.column("id").to_pylist()
     unlike, floats = {}, []
-    with closing(open_dialect(place.database)) as dialect:
+    with pair_of(flow, yard) as whole:
+        source_table, held = whole.source_table, whole.held
+        splits = open_reader(flow).batch_data(source_table, whole.batches[0]).splits
+        arrived = pa.Table.from_batches([batch for split in splits for batch in split.batches()])
+        keys = arrived.column("id").to_pylist()
         for column in source_table.columns[1:]:
             whole.source_table = replace(source_table, columns=(source_table.columns[0], column))
             whole.held = {name: field for name, field in held.items() if name in ("id", column.name)}
@@ -151,7 +146,7 @@ def test_both_sides_write_every_type_alike(
                 assert column.arrives in ("float", "double"), forms
                 floats.append(column.name)
                 continue
-            here = source_side(whole, dialect, forms).hashes(1, [0], ())
+            here = source_side(whole, forms).hashes(1, [0], ())
             there = target_side(whole, forms).hashes(1, [0], ())
             rows = zip(keys, arrived.column(column.name).to_pylist(), strict=True)
             meant = [(hash_row(forms[:1], [key]), hash_row(forms, [key, value])) for key, value in rows]

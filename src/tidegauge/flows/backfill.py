@@ -46,6 +46,7 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
     source = flow.source()
     source_table, changes = flow.describe(source)
     check_marks(spec.options.expect, source_table.layout)
+    flow.refuse_lost_columns(source_table.layout)
     window = find_window(flow, source_table, request, source)
     step = batch_step(spec)
     cuts = source.cuts(source_table, window.after, window.upto, step) if window.upto is not None else ()

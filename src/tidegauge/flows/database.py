@@ -54,6 +54,8 @@ class DatabaseFlow(TableFlowBase):
         made = plan_emptying(
             spec, made, self.output, source_table, mark, refreshing=refreshing, confirmed=confirm_deletes
         )
+        if made.batches:
+            self.refuse_lost_columns(source_table.layout)
         slower = self._check_way(source_table)
         if slower is not None:
             made = replace(made, notes=(*made.notes, f"read through JDBC: {slower}"))
@@ -75,6 +77,7 @@ class DatabaseFlow(TableFlowBase):
 
     def find_again(self, plan: Plan) -> NewRows:
         source_table, changes = self.describe(self.source(), plan.draft.inputs[0].source_id)
+        self.refuse_lost_columns(source_table.layout)
         slower = self._check_way(source_table)
         if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()

@@ -18,7 +18,12 @@ class Extract(DatabaseFlow):
     """The lake keeps every version of a row, so nothing is ever deleted there."""
 
     def compare(
-        self, position: RowPosition | None, epoch: int, spark: Callable[[], SparkSession]
+        self,
+        position: RowPosition | None,
+        spark: Callable[[], SparkSession],
+        *,
+        epoch: int,
+        known: str | None,  # noqa: ARG002 - a lake loses no columns
     ) -> Difference:
         """Against the newest version of each row in the lake."""
         return verify_lake(self.spec, self.source(), position, epoch, spark())

@@ -155,6 +155,8 @@ class FlowResources:
     """By flow, also of the flows that it reads from."""
     open_output: Callable[[TableFlow], Output] = open_output
     open_reader: Callable[[TableFlow], Reader] = open_reader
+    restores_columns: bool = False
+    """A column that a target has lost is added again, because its values are brought back (`backfill`)."""
 
     def mark(self, flow: str | None) -> Watermark | None:
         """The first of a flow's watermarks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tidegauge.errors import SourceUnreachable
 from tidegauge.flows.missing_tables import find_remembered
@@ -108,6 +108,9 @@ class _Absent:
         self._refuse()
 
     def find_settled(self, source_table: SourceTable) -> Value | None:  # noqa: ARG002
+        self._refuse()
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:  # noqa: ARG002
         self._refuse()
 
     def outlook(self) -> Outlook:

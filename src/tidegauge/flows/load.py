@@ -30,6 +30,7 @@ from tidegauge.outputs.lake.table import chain, lake_files, load_all
 from tidegauge.outputs.warehouse.lake_files import check as check_files
 from tidegauge.plan import files
 from tidegauge.plan.draft import check_history, is_whole
+from tidegauge.plan.drift import ChangeKind
 from tidegauge.plan.files import Chain, LakeBatches
 from tidegauge.storage.parquet_split import ParquetSplit
 from tidegauge.storage.store import open_store
@@ -70,7 +71,12 @@ class Load(TableFlowBase):
 
     def find_again(self, plan: Plan) -> NewRows:
         """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
-        row = files.chain_of(plan.draft.inputs[0].source_id)
+        (part,) = plan.draft.inputs
+        row = files.chain_of(part.source_id)
+        if part.window is not None:
+            last = _number(part.window.upto)
+            (newest,) = _manifests(_lake_table(self.spec), row, last - 1, last)
+            self.refuse_lost_columns(_layout(self.spec, newest))
         return NewRows(plan.draft, _LakeRows(self.spec, self.output, row).batch_data)
 
     def preview_override(
@@ -129,7 +135,10 @@ class Load(TableFlowBase):
             return
         for layout in dict.fromkeys(_layout(self.spec, one) for one in manifests):
             same = self.mark is not None and self.mark.fingerprint == layout.fingerprint
-            yield from decide_drift(self.spec, self.output, held, layout, known=same).notes
+            decision = decide_drift(self.spec, self.output, held, layout, known=same)
+            if any(change.kind is ChangeKind.ADDED for change in decision.changes):
+                self.refuse_lost_columns(layout)
+            yield from decision.notes
 
 
 def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool:

@@ -1,35 +1,65 @@
-"""Columns of the source that a warehouse's table does not have: not brought yet, left out, or taken away."""
+"""Columns of the source that a target does not have: not brought yet, left out, or taken away."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegauge.compare.frames import Difference
+from tidegauge.errors import OutputDisagrees
+from tidegauge.flows.table_pair import TablePair
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Drift, TableFlow
-from tidegauge.model.table import SourceTable
+from tidegauge.model.table import Layout
 
 
-def judge_columns(
-    flow: TableFlow, source_table: SourceTable, output: Output, found: Difference, *, known: str | None
-) -> Difference:
+def judge_columns(pair: TablePair, found: Difference, *, known: str | None) -> Difference:
     """The same with what is to be said of columns that were not compared, because the target lacks them.
 
     `known`: the fingerprint of the source's columns at the last batch. Where they are still those, the target
     had them all, and somebody has taken some away.
     """
-    table, there = output.capabilities.table, output.layout()
-    if table is None or there is None:
+    if pair.layout is None:
         return found
-    held = {table.named(field.name) for field in there}
-    absent = tuple(one.name for one in source_table.columns if table.named(one.name) not in held)
+    flow, described = pair.flow, pair.described
+    absent = tuple(one.name for one in described.columns if pair.table.named(one.name) not in pair.held)
     if not absent:
         return found
-    names = f"column{'' if len(absent) == 1 else 's'} {', '.join(absent)}"
-    if flow.options.drift is Drift.FREEZE or known != source_table.fingerprint:
+    names = _name(absent)
+    if flow.options.drift is Drift.FREEZE or known != described.fingerprint:
         return replace(found, notes=(*found.notes, f"the target does not have the {names}: not compared"))
     note = (
         f"the target has lost the {names}: `tidegauge backfill -t {flow.table} --column {absent[0]} --reason"
         " …` brings back what is gone"
     )
     return replace(found, notes=(*found.notes, note), lost=absent)
+
+
+def refuse_lost_columns(flow: TableFlow, output: Output, layout: Layout) -> None:
+    """Raise OutputDisagrees where batches of the flow wrote a column that these rows have, and the target has
+    it no more: added again, it would be empty in the rows that are there, and nobody would know.
+
+    A frozen target has the columns that it has.
+    """
+    table = output.capabilities.table
+    if table is None or flow.options.drift is Drift.FREEZE:
+        return
+    held = output.layout()
+    if held is None:
+        return
+    there = {table.named(field.name) for field in held}
+    absent = [field.name for field in layout.fields if table.named(field.name) not in there]
+    if not absent:
+        return
+    written = {table.named(name) for name in table.written()}
+    lost = tuple(name for name in absent if table.named(name) in written)
+    if lost:
+        raise OutputDisagrees(
+            f"{flow.name}: {output.place} has lost the {_name(lost)}, which earlier batches filled",
+            hint=f"`tidegauge backfill -t {flow.table} --column {lost[0]} --reason …` brings the values back;"
+            f" to do without it say `columns: {{exclude: [{', '.join(lost)}]}}`",
+        )
+
+
+def _name(columns: Sequence[str]) -> str:
+    return f"column{'' if len(columns) == 1 else 's'} {', '.join(columns)}"

@@ -45,9 +45,9 @@ class RepairedRows:
         with Sources() as sources:  # of the thread that executes, which need not be the one that planned
             source = sources.of(self.flow.source)
             pair = TablePair(self.flow, source, self.output, position, refuse_spark)
-        if self.known is not None:
-            return read_keys(pair, self.known)
-        found = compare_pair(pair, name_all=True).unlike or {}
+            if self.known is not None:
+                return read_keys(pair, self.known)
+            found = compare_pair(pair, name_all=True).unlike or {}
         return read_keys(pair, pa.concat_tables([found[word] for word in ("missing", "different") if found]))
 
 

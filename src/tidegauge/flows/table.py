@@ -14,7 +14,7 @@ from tidegauge.errors import NotCompared
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.deletes import DeletedRows
 from tidegauge.flows.flow import FlowResources, PlannedWork
-from tidegauge.flows.lost_columns import judge_columns
+from tidegauge.flows.lost_columns import refuse_lost_columns
 from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.repaired_rows import RepairedRows
 from tidegauge.flows.verify_warehouse import verify_warehouse
@@ -25,9 +25,11 @@ from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Execute, TableFlow
+from tidegauge.model.table import Layout
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall
 from tidegauge.outputs.lake.splits import FEW
+from tidegauge.plan.draft import is_whole
 from tidegauge.transform.mark import mark_rows
 
 if TYPE_CHECKING:
@@ -102,6 +104,12 @@ class TableFlowBase(ABC):
         rows = _AllRows(found.batch_data, deletes, self._repaired(found.unlike), self.spec)
         return self._work(draft, rows.batch_data, found.changes if news else (), by_jdbc=found.by_jdbc)
 
+    def refuse_lost_columns(self, layout: Layout) -> None:
+        """See there. Not where the rows that are read bring the values back."""
+        from_beginning = self.mark is None or self.mark.position is None
+        if not (from_beginning or is_whole(self.spec) or self._resources.restores_columns):
+            refuse_lost_columns(self.spec, self.output, layout)
+
     def _check_output(self) -> bool:
         """Refuse one that does not agree with the ledger; whether a full refresh of it was begun."""
         mark = self.mark
@@ -150,13 +158,8 @@ class TableFlowBase(ABC):
                 f"{self.spec.name} has no watermark yet, so there is nothing to compare", hint="run it first"
             )
         assert mark.position is None or isinstance(mark.position, RowPosition)
-        found = self.compare(mark.position, marks[self.spec.name].epoch, spark)
-        return found if self.spec.output.in_lake else self.judge_columns(found, mark)
-
-    def judge_columns(self, found: Difference, mark: Watermark) -> Difference:
-        """Say which columns the target lacks. `mark`: that of `find_compared`."""
-        source_table = self.source().describe(self.spec.table, self.spec.options)
-        return judge_columns(self.spec, source_table, self.output, found, known=mark.fingerprint)
+        epoch = marks[self.spec.name].epoch
+        return self.compare(mark.position, spark, epoch=epoch, known=mark.fingerprint)
 
     def find_compared(self, marks: Mapping[str, Watermark]) -> Watermark | None:
         """The watermark that says up to which row of the source the output has everything."""
@@ -165,11 +168,14 @@ class TableFlowBase(ABC):
     def compare(
         self,
         position: RowPosition | None,
-        epoch: int,  # noqa: ARG002
         spark: Callable[[], SparkSession],
+        *,
+        epoch: int,  # noqa: ARG002
+        known: str | None,
     ) -> Difference:
-        """Source against output up to a position; None: the output has no row with a cursor."""
-        return verify_warehouse(self.spec, self.source(), self.output, position, spark)
+        """Source against output up to a position; None: the output has no row with a cursor. `known`: the
+        fingerprint of the source's columns at the last batch."""
+        return verify_warehouse(self.spec, self.source(), self.output, position, spark, known=known)
 
     def open_output(self, plan: Plan) -> Output:
         return self._open_output(plan)

@@ -58,14 +58,18 @@ class TablePair:
         table = output.capabilities.table
         assert table is not None
         self.flow, self.table, self.sql = flow, table, output.capabilities.sql
+        self.source = source
         position = EVERY_ROW if flow.options.snapshot else position
         self.position = position
         self.layout = output.layout()
         """None: the target is not there."""
         self.held: Mapping[str, Field] = {table.named(field.name): field for field in self.layout or ()}
-        described = source.describe(flow.table, flow.options)
+        self.described = source.describe(flow.table, flow.options)
+        """The source table with all its columns."""
         # A check may look at a column that somebody took from the target.
-        self.source_table = described if flow.options.expect else _narrow(described, table, self.held)
+        self.source_table = (
+            self.described if flow.options.expect else _narrow(self.described, table, self.held)
+        )
         self.key = [part.name for part in self.source_table.key]
         self.versions = flow.options.mode.facts.only_adds
         """The target keeps every version of a row: keys are compared."""

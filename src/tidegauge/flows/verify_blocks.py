@@ -6,7 +6,6 @@ that may differ are found by ever smaller blocks, and only their rows are read a
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 
 from tidegauge.compare.blocks.engines import WORDS
@@ -23,9 +22,9 @@ from tidegauge.model.spec import Read
 from tidegauge.model.table import Field, SourceColumn, field_of
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.sources import sql
-from tidegauge.sources.dialect import MARK, Dialect
+from tidegauge.sources.dialect import MARK
 from tidegauge.sources.direct import direct_reason
-from tidegauge.sources.open import open_dialect
+from tidegauge.sources.engines import find_engine
 
 
 def compare_by_blocks(pair: TablePair) -> Difference | str:
@@ -37,8 +36,7 @@ def compare_by_blocks(pair: TablePair) -> Difference | str:
     if isinstance(forms, str):
         return forms
     try:
-        with closing(open_dialect(pair.flow.source)) as dialect:
-            return _compare(pair, dialect, forms)
+        return _compare(pair, forms)
     except TidegaugeError as error:
         return error.message
 
@@ -89,26 +87,27 @@ def _write_alike(one: HashWords, other: HashWords) -> bool:
     return bool(one.floats) and one.floats == other.floats
 
 
-def _compare(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, ...]) -> Difference | str:
-    here, there = source_side(pair, dialect, forms), target_side(pair, forms)
+def _compare(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Difference | str:
+    here, there = source_side(pair, forms), target_side(pair, forms)
     if not (here.is_reliable() and there.is_reliable()):
         return "the server's encoding or its way to write floats leaves no room for hashes"
-    past = sql.after(pair.source_table, pair.position, dialect.literal)
+    engine = find_engine(pair.flow.source)
+    past = sql.after(pair.source_table, pair.position, engine.literal)
     ours, theirs = both(here.whole, there.whole)
-    table = sql.relation(pair.source_table, dialect.name)
-    [(newer,)] = dialect.rows(f"SELECT {MARK} COUNT(*) FROM {table} WHERE {past}")
+    table = sql.relation(pair.source_table, engine.table_name)
+    [(newer,)] = pair.source.ask(f"SELECT {MARK} COUNT(*) FROM {table} WHERE {past}")
     found = Difference(ours.rows, theirs.rows, 0, 0, 0, (), newer=int(newer), method="blocks", unlike={})
     if ours.is_like(theirs):
         return found
     if pair.begin is not None and pair.position is not None:
         # A backfill may have brought all there is from below the beginning.
-        every = _windows(pair, dialect, [Batch((Window(None, pair.position),)), *pair.batches[1:]])
+        every = _windows(pair, [Batch((Window(None, pair.position),)), *pair.batches[1:]])
         whole = replace(here, where=every).whole()
         if whole.is_like(theirs):
             return replace(found, source_rows=whole.rows)
     if found.newer and found.newer > MOST:
         return f"{found.newer:,} rows are newer than the last look"
-    waiting = {int(key) for (key,) in dialect.rows(f"SELECT {here.key} FROM {table} WHERE {past}")}
+    waiting = {int(key) for (key,) in pair.source.ask(f"SELECT {here.key} FROM {table} WHERE {past}")}
     suspects = find_suspects(here, there, rows=max(ours.rows, theirs.rows), apart=waiting)
     if suspects is None:
         return "most of the blocks differ"
@@ -141,19 +140,20 @@ def _are_meant(
     )
 
 
-def source_side(pair: TablePair, dialect: Dialect, forms: tuple[CanonicalForm, ...]) -> Side:
+def source_side(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Side:
     words, columns = WORDS[pair.flow.source.engine], pair.source_table.columns
     hashed = {
         column.name: HashedColumn(column.select, column.wire, form)
         for column, form in zip(columns, forms, strict=True)
     }
     key, row = _hashes(pair, words, hashed)
+    name = find_engine(pair.flow.source).table_name
     return Side(
-        ask=dialect.rows,
+        ask=pair.source.ask,
         words=words,
         # An index hint is for a table.
-        table=pair.source_table.relation or f"{dialect.name(pair.source_table.table)}{words.whole}",
-        where=_windows(pair, dialect, pair.batches),
+        table=pair.source_table.relation or f"{name(pair.source_table.table)}{words.whole}",
+        where=_windows(pair, pair.batches),
         row=row,
         key=key,
         guard=" OR ".join(column.guard for column in columns if column.guard),
@@ -182,6 +182,7 @@ def _hashes(pair: TablePair, words: HashWords, hashed: dict[str, HashedColumn]) 
     return key, key if pair.versions else words.hash(list(hashed.values()))
 
 
-def _windows(pair: TablePair, dialect: Dialect, batches: list[Batch]) -> str:
-    wheres = [one for batch in batches for one in sql.splits(pair.source_table, batch, dialect.literal)]
+def _windows(pair: TablePair, batches: list[Batch]) -> str:
+    literal = find_engine(pair.flow.source).literal
+    wheres = [one for batch in batches for one in sql.splits(pair.source_table, batch, literal)]
     return " OR ".join(f"({one})" for one in wheres)

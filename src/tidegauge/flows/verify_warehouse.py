@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import OutputDisagrees
+from tidegauge.flows.lost_columns import judge_columns
 from tidegauge.flows.table_pair import TablePair
 from tidegauge.flows.verify_blocks import compare_by_blocks
 from tidegauge.model.position import RowPosition
@@ -25,8 +26,13 @@ def verify_warehouse(
     output: Output,
     position: RowPosition | None,
     spark: Callable[[], SparkSession],
+    *,
+    known: str | None = None,
 ) -> Difference:
-    """What of the source up to a position is not in the target as it should be: see `TablePair`."""
+    """What of the source up to a position is not in the target as it should be: see `TablePair`.
+
+    `known`: see `judge_columns`.
+    """
     pair = TablePair(flow, source, output, position, spark)
     found = compare_pair(pair, name_all=False)
     if pair.layout is None and found.equal:
@@ -34,7 +40,7 @@ def verify_warehouse(
             f"{flow.name}: its target {output.place} is not there, and the ledger says that it was written",
             hint=f"`tidegauge sync -t {flow.table} --full-refresh` writes it anew",
         )
-    return found
+    return judge_columns(pair, found, known=known)
 
 
 def compare_pair(pair: TablePair, *, name_all: bool) -> Difference:

@@ -111,7 +111,8 @@ def run_backfill(
 
     A backfill that stops half-way is a plan like any other: the next run ends it, with its own windows.
     """
-    options = RunOptions(tuple(name for one in found for name in (one.name, *one.then)), debug=debug)
+    names = tuple(name for one in found for name in (one.name, *one.then))
+    options = RunOptions(names, restores_columns=request.column is not None, debug=debug)
     plan_flow = partial(plan_backfill, request=request)
     with open_runner(project, options, tell=tell, stop=stop, plan_flow=plan_flow) as runner:
         recorded = find_recorded(runner.ledger, project.pipeline)

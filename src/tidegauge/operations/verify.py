@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import NotCompared, TidegaugeError
@@ -26,9 +26,6 @@ from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

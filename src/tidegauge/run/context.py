@@ -68,7 +68,12 @@ class RunContext:
     def _resources(self, sources: Sources, marks: Sequence[Watermark]) -> FlowResources:
         environment = self.environment
         return FlowResources(
-            sources, self.delta_tables, gather_by_flow(marks), environment.output, environment.reader
+            sources,
+            self.delta_tables,
+            gather_by_flow(marks),
+            environment.output,
+            environment.reader,
+            self.options.restores_columns,
         )
 
     def clock(self) -> float:

@@ -25,6 +25,8 @@ class RunOptions:
     """Take from the outputs what the sources no longer have, however much that is."""
     remarks: bool = True
     """Say which parts of the project file have no effect."""
+    restores_columns: bool = False
+    """See `FlowResources`."""
     debug: bool = False
 
     @property

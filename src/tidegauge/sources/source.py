@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
+from typing import Any
 
 from tidegauge.errors import (
     ConfigError,
@@ -146,6 +147,10 @@ class DatabaseSource:
     def find_settled(self, source_table: SourceTable) -> Value | None:
         with self._lock, self._dialect.held():
             return self._look_at(source_table, None, 1).find_settled()
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._lock, self._dialect.held():
+            return self._dialect.rows(sql)
 
     def outlook(self) -> Outlook:
         with self._lock, self._dialect.held():

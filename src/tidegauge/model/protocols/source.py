@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
@@ -73,6 +73,9 @@ class Source(Protocol):
         """The cursor up to which the table is complete now, as the column writes it: whatever is committed
         later lies past it. As `survey` finds it, without a look at the rows; None where nothing is yet.
         """
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT in the database's own SQL. Any thread may ask, one after the other."""
 
     def outlook(self) -> Outlook:
         """Its clock, and whether this login sees other sessions' transactions."""
