@@ -126,8 +126,18 @@ def _server(address: Address) -> Engine:
             cursor.execute(settings)
         connection.commit()
 
-    event.listen(engine, "reset", _end_transaction) if mysql else event.listen(engine, "do_execute", _send)
+    if mysql:
+        event.listen(engine, "do_connect", _connect_mysql)
+        event.listen(engine, "reset", _end_transaction)
+    else:
+        event.listen(engine, "do_execute", _send)
     return engine
+
+
+def _connect_mysql(_dialect: Dialect, _record: object, words: Any, arguments: Any) -> object:
+    from tidegauge.model.mysql_connection import MysqlConnection
+
+    return MysqlConnection(*words, **arguments)
 
 
 def _end_transaction(connection: Any, _record: object, state: PoolResetState) -> None:

@@ -33,9 +33,9 @@ class MariaDB:
 
     def connect(self, database: str | None = None) -> Any:
         """A pymysql connection with autocommit."""
-        import pymysql
+        from tidegauge.model.mysql_connection import MysqlConnection
 
-        return pymysql.connect(
+        return MysqlConnection(
             host=self.host,
             port=self.port,
             user=self.user,

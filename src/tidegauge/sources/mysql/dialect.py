@@ -19,6 +19,7 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
+from tidegauge.model.mysql_connection import MysqlConnection
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, TableName
@@ -77,7 +78,7 @@ class MysqlDialect:
     def _connect(self) -> pymysql.Connection[Cursor]:
         database, options = self._database, self._database.options
         try:
-            return pymysql.connect(
+            return MysqlConnection(
                 host=database.host,
                 port=database.port or DEFAULT_PORT,
                 user=database.user,

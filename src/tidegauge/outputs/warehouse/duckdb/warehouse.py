@@ -41,7 +41,7 @@ _TYPES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 _SPARK = {kind: name for name, kind in _TYPES.items()}
-_INDEXES = 192 * 2**20
+_INDEXES = 64 * 2**20
 """Bytes. The index of a new key, however small, takes half a megabyte until the file is closed."""
 _LOOK = 2.0
 """Seconds that who only looks waits for another process."""

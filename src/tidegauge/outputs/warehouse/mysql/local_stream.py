@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pymysql import err
-from pymysql.connections import Connection, MySQLResult
+from pymysql.connections import MySQLResult
 from pymysql.constants import CR
 
-if TYPE_CHECKING:
-    from pymysql.cursors import Cursor
-
-    _Connection = Connection[Cursor]
-else:
-    _Connection = Connection  # Only the stubs know it as generic.
+from tidegauge.model.mysql_connection import MysqlConnection
 
 _PACKET = 1 << 20
 
@@ -30,7 +25,7 @@ class Unasked(err.OperationalError):
     """The server asked for something else than the stream."""
 
 
-class StreamConnection(_Connection):
+class StreamConnection(MysqlConnection):
     """As PyMySQL's own, made with `local_infile=True` so that the server may ask at all."""
 
     _stream: tuple[str, Iterator[memoryview]] | None = None
