@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.support import haste
 from tests.support.servers import (
     S3,
     MariaDB,
@@ -18,12 +18,13 @@ from tests.support.servers import (
     start_mariadb,
     start_redshift,
 )
-from tests.support.shared_servers import SharedServers, shared_postgres, shared_s3
+from tests.support.shared_servers import SharedServers, shared_java, shared_postgres, shared_s3
 from tests.support.snowflake_server import SnowflakeServer, start_snowflake
 from tests.support.source_parts import Place, duckdb_place, mysql_place, postgresql_place, sqlite_place
 from tidegauge.model import secret
 from tidegauge.model.spec import SparkSettings
 from tidegauge.spark.jars import Needs
+from tidegauge.spark.pyspark_private import join_java
 from tidegauge.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -77,6 +78,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     nowhere = [name for name, somewhere in shown.items() if not somewhere]
     if nowhere and not any("[" in word for word in config.args):
         raise pytest.UsageError(f"no case has a word that `shown_on` names: {nowhere}")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: it need not be looked through again and again for what can go."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # else some libraries take what is left at the end for a leak
 
 
 def _order(items: list[pytest.Item]) -> None:
@@ -230,10 +241,10 @@ def _postgres_ledger(postgres: Postgres, _postgres_database: str) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The one session of a test process, as a run opens it, but in haste. Commands that are tested from
+    """The one session of a test process, as a run opens it beside others. Commands that are tested from
     outside open their own."""
-    # The second number lets a failed task be repeated, as a cluster does.
-    return open_session(SparkSettings("local[2,2]", haste.CONF_AND_JAVA), list(Needs))
+    join_java(**shared_java())
+    return open_session(SparkSettings(), list(Needs))
 
 
 @pytest.fixture(params=["sqlite", "mysql", "postgresql", "duckdb"])

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.connect import start_connect
+from tests.support.spark_jobs import count_jobs
 from tidegauge.delta_log.table import NewestVersion, read_newest, read_newest_of_many
 from tidegauge.errors import ConfigError, SourceError, TableMissing
 from tidegauge.sources.delta.catalogue import locate
@@ -33,14 +34,10 @@ def bronze(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     spark.sql("DROP SCHEMA bronze CASCADE")
 
 
-def jobs(spark: SparkSession) -> int:
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
-
-
 def test_a_schema_gives_its_delta_tables_and_no_others(
     spark: SparkSession, bronze: str, tmp_path: Path
 ) -> None:
-    before = jobs(spark)
+    before = count_jobs(spark)
     found = locate(spark, ["bronze"])
     assert found == {
         "bronze.lines": f"file:{tmp_path}/odd ünï % x",
@@ -48,20 +45,20 @@ def test_a_schema_gives_its_delta_tables_and_no_others(
     }
     looks = read_newest_of_many(found)
     assert [one.version for one in looks.values() if isinstance(one, NewestVersion)] == [0, 0]
-    assert jobs(spark) == before
+    assert count_jobs(spark) == before
 
 
 def test_named_tables_are_found_by_any_way_of_writing(
     spark: SparkSession, bronze: str, tmp_path: Path
 ) -> None:
     orders = f"file:{tmp_path}/bronze/orders"
-    before = jobs(spark)
+    before = count_jobs(spark)
     assert locate(spark, tables=["bronze.orders"]) == {"bronze.orders": orders}
     assert locate(spark, tables=["bronze.`orders`"]) == {"bronze.orders": orders}
     assert locate(spark, tables=["spark_catalog.bronze.orders"]) == {"spark_catalog.bronze.orders": orders}
     assert locate(spark, tables=["bronze.ORDERS"]) == {"bronze.ORDERS": orders}
     assert set(locate(spark, ["bronze"], ["bronze.orders"])) == {"bronze.orders", "bronze.lines"}
-    assert jobs(spark) == before
+    assert count_jobs(spark) == before
 
 
 def test_a_named_table_that_has_no_versions_is_an_error(spark: SparkSession, bronze: str) -> None:
@@ -132,13 +129,13 @@ def test_many_tables_are_listed_and_looked_at_at_once(
     for number in range(20):
         shutil.copytree(tmp_path / "bronze" / "orders", tmp_path / "bronze" / f"t{number}")
         spark.sql(f"CREATE TABLE bronze.t{number} USING delta LOCATION '{tmp_path}/bronze/t{number}'")
-    before, started = jobs(spark), time.process_time()
+    before, started = count_jobs(spark), time.process_time()
     found = read_newest_of_many(locate(spark, ["bronze"]))
     taken = time.process_time() - started
     print(f"22 tables in {taken:.2f} s")
     assert len(found) == 22
     assert all(isinstance(one, NewestVersion) for one in found.values())
-    assert jobs(spark) == before
+    assert count_jobs(spark) == before
     # A third of the time that 120 of them have.
     assert taken < 0.7
 

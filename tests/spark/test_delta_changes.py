@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.spark_jobs import count_jobs
 from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
 from tidegauge.delta_log.table import read_newest
 from tidegauge.errors import SourceError, TableMissing, VersionsMissing
@@ -27,10 +28,9 @@ def table(spark: SparkSession, tmp_path: Path) -> Versioned:
 
 
 def jobs(spark: SparkSession) -> int:
-    """The number of the next one."""
-    tracker = spark.sparkContext.statusTracker()
+    """How many this thread has had."""
     spark.range(1).collect()
-    return max(tracker.getJobIdsForGroup(None))
+    return count_jobs(spark)
 
 
 COMMITS = ["insert", "insert", "update", "delete", "merge", "overwrite", "restore", "optimize", "empty"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ class LocalLake:
         self.root = root
 
     def names(self, folder: str) -> list[str]:
+        # Folders may go while they are looked through: somebody may be writing there.
         base = self.root / folder
-        return sorted(str(path.relative_to(base)) for path in base.rglob("*") if path.is_file())
+        return sorted(
+            str((Path(here) / name).relative_to(base)) for here, _, names in os.walk(base) for name in names
+        )
 
     def get(self, folder: str, name: str) -> bytes:
         return (self.root / folder / name).read_bytes()

@@ -15,8 +15,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,11 @@ def shared_postgres() -> Postgres:
 
 def shared_s3() -> S3:
     return S3(**_ask("s3"))
+
+
+def shared_java() -> dict[str, Any]:
+    """Port and secret of the Java with the one Spark of all test processes: `join_java`."""
+    return _ask("java")
 
 
 def shared_connect() -> str:
@@ -85,6 +90,7 @@ def _serve(listener: socket.socket, folder: Path) -> None:
         "postgres": start_postgres,
         "s3": start_s3,
         "connect": lambda: _start_connect(folder),
+        "java": _start_java,
     }
     known: dict[str, dict[str, Any]] = {}
     with ExitStack() as servers:
@@ -107,12 +113,31 @@ def _start_connect(folder: Path) -> AbstractContextManager[str]:
     return start_connect(folder)
 
 
+@contextmanager
+def _start_java() -> Iterator[dict[str, Any]]:
+    from tests.support.haste import SHARED_CONF_AND_JAVA
+    from tidegauge.model.spec import SparkSettings
+    from tidegauge.spark.jars import Needs
+    from tidegauge.spark.pyspark_private import LentJava
+    from tidegauge.spark.session import open_session
+
+    # The second number lets a failed task be repeated, as a cluster does.
+    settings = SparkSettings("local[6,2]", SHARED_CONF_AND_JAVA)
+    java = LentJava(open_session(settings, list(Needs)))
+    yield {"port": java.port, "secret": java.secret}  # it ends with this process
+
+
 def _start(servers: ExitStack, start: Callable[[], AbstractContextManager[Any]]) -> dict[str, Any]:
     try:
         server = servers.enter_context(start())
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
-    return {"address": server} if isinstance(server, str) else asdict(server)
+    match server:
+        case str():
+            return {"address": server}
+        case dict():
+            return server
+    return asdict(server)
 
 
 if __name__ == "__main__":
