@@ -12,6 +12,7 @@ from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.spec import Database, Engine
 from tidegauge.outputs.warehouse import kept_sessions as kept
 from tidegauge.outputs.warehouse.warehouse import Warehouse
+from tidegauge.storage.kept_open import SWITCH
 
 
 class Session:
@@ -116,7 +117,7 @@ def test_one_that_nobody_uses_is_let_go_while_the_run_goes_on(monkeypatch: pytes
 
 
 def test_the_switch_closes_each_at_once_inside_a_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(kept.SWITCH, "off")
+    monkeypatch.setenv(SWITCH, "off")
     with kept.kept_open():
         assert use(House()).closed.is_set()
 

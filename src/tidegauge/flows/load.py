@@ -130,7 +130,8 @@ class Load(TableFlowBase):
             check_files(lake_files(folder.lake, folder.folder, [one]))
 
     def _column_changes(self, manifests: Sequence[Manifest]) -> Iterator[str]:
-        held = self.output.layout() if manifests else None
+        # A target that was just seen to be none yet need not be looked for again.
+        held = self.output.layout() if manifests and not self.is_seen_new else None
         if held is None:
             return
         for layout in dict.fromkeys(_layout(self.spec, one) for one in manifests):

@@ -110,6 +110,11 @@ class TableFlowBase(ABC):
         if not (from_beginning or is_whole(self.spec) or self._resources.restores_columns):
             refuse_lost_columns(self.spec, self.output, layout)
 
+    @property
+    def is_seen_new(self) -> bool:
+        """Whether nothing was ever committed, and there is no target: see `Flow.stands`."""
+        return self.stands and (self.mark is None or (self.mark.epoch, self.mark.seq) == (0, 0))
+
     def _check_output(self) -> bool:
         """Refuse one that does not agree with the ledger; whether a full refresh of it was begun."""
         mark = self.mark

@@ -9,7 +9,6 @@ Switch: `TIDEGAUGE_KEEP_FILES_OPEN=off` in the environment closes each at once.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,10 +17,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import OutputUnreachable
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
-
-SWITCH = "TIDEGAUGE_KEEP_FILES_OPEN"
-LINGER = 0.5
-"""Seconds. Another process that waits for a file gets it then, also while the run reads something else."""
+from tidegauge.storage.kept_open import LINGER, may_stay_open
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +110,7 @@ def _take(warehouse: Warehouse) -> WarehouseSession | None:
 
 
 def _give_back(warehouse: Warehouse, session: WarehouseSession) -> None:
-    if not (warehouse.keeps_sessions and os.environ.get(SWITCH) != "off"):
+    if not (warehouse.keeps_sessions and may_stay_open()):
         session.close()
         return
     session.rollback()

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import SourceError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.canonical import add_functions
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.direct_types import ColumnWay, finish_array, value_not_held
-from tidegauge.sources.sqlite.engine import uri
+from tidegauge.sources.sqlite.kept_files import reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PIECE = 20_000
-_WAIT = 30.0
-"""Seconds for which a writer may hold the file."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +33,7 @@ class SqliteSplit:
         path = self.database.path
         assert path is not None
         try:
-            with closing(
-                sqlite3.connect(
-                    uri(path),
-                    uri=True,
-                    timeout=_WAIT,
-                    isolation_level=None,
-                    # The batches may be taken by another thread, as DuckDB does.
-                    check_same_thread=False,
-                )
-            ) as connection:
-                # Text as the bytes it is kept in, so that one that is not UTF-8 is found with its column.
-                connection.text_factory = bytes
-                add_functions(connection)
+            with reading(path) as connection:
                 cursor = connection.execute(self.select)
                 while rows := cursor.fetchmany(_PIECE):
                     yield self._finish(rows)

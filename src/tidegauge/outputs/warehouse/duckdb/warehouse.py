@@ -66,7 +66,8 @@ class DuckDB(FileWarehouse):
     def connect(self) -> DuckDBSession:
         """Sessions of this process share the open file; it is closed with the last of them."""
         file = self._open(writing=True, patience=self.patience)
-        file.connection.execute("SET TimeZone = 'UTC'")
+        # Without the second, a look for a table that is not there goes through all names for one like it.
+        file.connection.execute("SET TimeZone = 'UTC'; SET catalog_error_max_schemas = 0")
         return DuckDBSession(file, self._path)
 
     def look(self) -> None:

@@ -1,0 +1,13 @@
+"""Whether files and connections may stay open for a moment after their last use, and for how long."""
+
+from __future__ import annotations
+
+import os
+
+SWITCH = "TIDEGAUGE_KEEP_FILES_OPEN"
+LINGER = 0.5
+"""Seconds. Another process that waits for a file gets it then, also while the command does something else."""
+
+
+def may_stay_open() -> bool:
+    return os.environ.get(SWITCH) != "off"
