@@ -118,9 +118,7 @@ def held_by(cases: Sequence[Case], warehouse: str) -> list[Case]:
     return list(cases)
 
 
-@pytest.mark.shown_on(
-    "mysql-postgres", "mysql-mariadb", "postgresql-duckdb", "postgresql-postgres", "sqlite-sqlite"
-)
+@pytest.mark.shown_on("mysql-postgres", "mysql-mariadb", "postgresql-duckdb", "sqlite-sqlite")
 @pytest.mark.parametrize("warehouse_name", WAREHOUSES)
 @pytest.mark.parametrize("engine", ["mysql", "postgresql", "sqlite"])
 def test_both_sides_write_every_type_alike(

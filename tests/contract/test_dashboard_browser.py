@@ -78,6 +78,12 @@ def seen(browser: Chrome, words: str) -> bool:
     return words in str(browser.execute_script("return document.getElementById('main').innerText"))
 
 
+def texts(browser: Chrome, selector: str) -> list[str]:
+    """Of all that it means, read at once: the page may be fetched again between two looks."""
+    script = "return [...document.querySelectorAll(arguments[0])].map(one => one.innerText)"
+    return [str(text) for text in browser.execute_script(script, selector)]
+
+
 def test_every_page_opens_without_a_word_from_the_console(browser: Chrome, pages: str) -> None:
     browser.get(pages)
     complaints(browser)
@@ -112,7 +118,7 @@ def test_every_page_opens_without_a_word_from_the_console(browser: Chrome, pages
 
 def test_a_hostile_name_is_shown_and_not_run(browser: Chrome, pages: str) -> None:
     browser.get(pages)
-    names = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "a.flow")]
+    names = texts(browser, "a.flow")
     assert HOSTILE in names
     browser.find_element(By.PARTIAL_LINK_TEXT, "alert(1)").click()
     assert HOSTILE in browser.find_element(By.TAG_NAME, "h1").text
@@ -198,8 +204,8 @@ def test_a_reset_is_done_by_clicking_and_found_in_the_history(
     browser.find_element(By.CSS_SELECTOR, "form.act button").click()
     until(lambda: seen(browser, "first of epoch 1"), seconds=120)
     browser.find_element(By.LINK_TEXT, "history").click()
-    rows = [one.text for one in browser.find_elements(By.CSS_SELECTOR, ".events tbody tr")]
-    [row] = [one for one in rows if "the beginning" in one and "reset" in one]
+    until(lambda: "/history" in browser.current_url, seconds=120)
+    [row] = [one for one in texts(browser, ".events tbody tr") if "the beginning" in one and "reset" in one]
     assert "the zone was <i>wrong</i>" in row
     assert this_process().actor in row
     assert complaints(browser) == []

@@ -140,6 +140,7 @@ def test_a_table_without_a_cursor_is_compared_and_only_the_difference_is_committ
     assert shop.copy.rows(everything) == shop.app.rows(everything)
 
 
+@pytest.mark.shown_on("sqlite-duckdb")
 def test_rows_that_are_alike_are_counted_where_there_is_no_key(shop: Shop) -> None:
     shop.app.execute(f"CREATE TABLE votes (name {shop.app.word}, points INT)")
     shop.app.insert("votes", [("a", 1)] * 3 + [("b", None)] * 2 + [(None, None)] + [("c", 5)])
@@ -155,6 +156,7 @@ def test_rows_that_are_alike_are_counted_where_there_is_no_key(shop: Shop) -> No
     assert shop.verify()["votes"]["equal"]
 
 
+@pytest.mark.shown_on("sqlite-duckdb")
 def test_all_tables_without_a_cursor_are_named_in_one_sentence_and_the_others_run(shop: Shop) -> None:
     two_tables(shop)
     shop.write(more=", cursor: seen")
@@ -201,6 +203,7 @@ def test_a29_a_table_that_was_read_whole_and_is_gone_is_not_passed_over(files: S
     assert (flow["flow"], flow["error"]["type"]) == ("words", "TableMissing")
 
 
+@pytest.mark.shown_on("sqlite-duckdb")
 def test_rows_without_a_key_are_appended_by_their_cursor_alone(shop: Shop) -> None:
     """A whole tie is one batch: nothing tells its rows apart."""
     old, young = shop.app.ago(60), shop.app.ago(40)
@@ -221,6 +224,7 @@ def test_rows_without_a_key_are_appended_by_their_cursor_alone(shop: Shop) -> No
     assert (found["missing"], found["extra"]) == (20, 3)
 
 
+@pytest.mark.shown_on("sqlite-duckdb")
 def test_a_view_is_read_if_it_is_named(shop: Shop) -> None:
     two_tables(shop)
     shop.write("totals", more=", cursor: seen, key: id")
@@ -280,6 +284,7 @@ def test_what_has_no_place_for_whole_tables_says_so(files: Shop) -> None:
         assert wanted in ran.said
 
 
+@pytest.mark.shown_on("sqlite-duckdb")
 def test_rows_without_a_key_are_filtered_and_masked_before_they_are_counted(shop: Shop) -> None:
     word = shop.app.word
     shop.app.execute(f"CREATE TABLE votes (name {word}, mail {word}, points INT, secret {word})")

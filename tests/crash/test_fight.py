@@ -26,7 +26,7 @@ KILLS = int(os.environ.get("TIDEGAUGE_FIGHT_KILLS", "5"))
 PAUSE = 2 * fighter.LEASE.total_seconds()
 
 
-@pytest.mark.shown_on("sqlite", "postgres", "delta")
+@pytest.mark.shown_on("sqlite", "delta")
 def test_b7_b8_eight_processes_fight_for_one_flow_and_nothing_is_lost(
     store_address: str, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -254,6 +254,7 @@ def test_b2_a_java_that_is_killed_fails_the_run_and_the_next_one_starts_another(
     assert warm.status() == []
 
 
+@pytest.mark.long
 def test_other_settings_get_a_spark_of_their_own(warm: Kept) -> None:
     java = warm.java()
     warm.write(WAITS.format(folder=warm.folder))
