@@ -73,7 +73,7 @@ class Load(TableFlowBase):
         """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
         (part,) = plan.draft.inputs
         row = files.chain_of(part.source_id)
-        if part.window is not None:
+        if part.window is not None and part.window.after != part.window.upto:
             last = _number(part.window.upto)
             (newest,) = _manifests(_lake_table(self.spec), row, last - 1, last)
             self.refuse_lost_columns(_layout(self.spec, newest))
