@@ -105,7 +105,8 @@ class TableFlowBase(ABC):
         return self._work(draft, rows.batch_data, found.changes if news else (), by_jdbc=found.by_jdbc)
 
     def refuse_lost_columns(self, layout: Layout) -> None:
-        """See there. Not where the rows that are read bring the values back."""
+        """Raise OutputDisagrees for columns that the output has lost and that these rows would fill in part:
+        not where the flow reads from the beginning, or a backfill brings the values back."""
         from_beginning = self.mark is None or self.mark.position is None
         if not (from_beginning or is_whole(self.spec) or self._resources.restores_columns):
             refuse_lost_columns(self.spec, self.output, layout)
