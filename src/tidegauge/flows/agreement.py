@@ -1,4 +1,4 @@
-"""Whether ledger and output agree on what was committed; nothing is planned or resumed where they do not."""
+"""Check that ledger and output agree on what was committed. If not, nothing is planned or resumed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tidegauge.model.watermark import Watermark
 def check_agreement(
     flow: AnyFlow, output: Output, watermark: Watermark | None, *, may_be_lost: bool = False
 ) -> None:
-    """Refuse when the output holds what the ledger does not know, or lacks what the ledger is sure of.
+    """Refuse an output that holds batches which the ledger does not know, or lacks batches which it knows.
 
-    `may_be_lost`: a target that is gone is made anew, as a person has asked for.
+    Raises OutputNotEmpty or OutputDisagrees. `may_be_lost`: accept a target that is gone, because a person
+    has asked to fill it again.
     """
     where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
@@ -26,7 +27,7 @@ def check_agreement(
             " `tidegauge watermark reset`",
         )
     check_still_there(flow, output, watermark, may_be_lost=may_be_lost)
-    # Also where nothing was committed: asking refuses a ledger that missed the opening of a later epoch.
+    # Also where nothing was committed: `receipt` raises if a later epoch was opened, unknown to the ledger.
     if output.receipt(Tag(flow.pipeline, flow.name, epoch, seq + 1)) is not None:
         raise OutputDisagrees(
             f"{flow.name}: {where} holds more batches than the ledger knows ({seq})",
@@ -37,7 +38,7 @@ def check_agreement(
 def check_still_there(
     flow: AnyFlow, output: Output, watermark: Watermark | None, *, may_be_lost: bool = False
 ) -> None:
-    """Refuse when the output lacks what the ledger is sure of; holds also while a plan is being executed."""
+    """Refuse an output that lacks the watermark's epoch or batch. Can also be asked while a plan runs."""
     where = output.place
     epoch, seq = (watermark.epoch, watermark.seq) if watermark else (0, 0)
     hint = (

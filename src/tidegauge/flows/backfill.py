@@ -1,4 +1,4 @@
-"""Which rows a backfill reads again of a table, and the plan for them."""
+"""Which rows of a table a backfill reads again, and the plan for them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from tidegauge.transform.mark import check_marks, mark_rows
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """As the user wrote it; every part may be left out."""
+    """A backfill as the user asks for it; every part may be left out."""
 
     first: str | None = None
-    """The first cursor value that counts; left out: where the flow itself began."""
+    """The first cursor value to read again; None: where the flow itself began."""
     last: str | None = None
-    """The last one; left out: the watermark."""
+    """The last cursor value to read again; None: the watermark."""
     column: str | None = None
-    """The column that the rows are read again for."""
+    """The column whose values the backfill brings back."""
     limit: int | None = None
+    """How many rows are read at most; None: all."""
 
 
 def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
-    """What a table's flow reads again; a flow that reads a lake only plans what is new there."""
+    """Plan what a flow reads again. A flow that reads a lake only plans what is new in the lake."""
     if not isinstance(flow, DatabaseFlow):
         return flow.plan()
     mark, spec = flow.mark, flow.spec
@@ -69,7 +70,7 @@ def plan_backfill(flow: Flow, request: BackfillRequest) -> PlannedWork:
 def find_window(
     flow: DatabaseFlow, source_table: SourceTable, request: BackfillRequest, source: Source
 ) -> Span:
-    """The rows that are meant. Raises ConfigError where the request means none."""
+    """Find the window of the rows that the request means. Raises ConfigError if it can mean none."""
     name, stands = flow.spec.name, flow.position
     like = source.latest(source_table) or (stands.cursor if stands else None)
     first, last = (
@@ -81,7 +82,7 @@ def find_window(
         raise ConfigError(
             f"{name}: --from {request.first} lies after --to {request.last}", hint="turn them round"
         )
-    # Rows with the watermark's own value were read, at least some of them.
+    # Without the key: at least some rows with the watermark's own cursor value were read.
     edge = RowPosition(stands.cursor) if stands is not None else None
     if first is not None and edge is not None and compare(first, edge, moments=moments) == 1:
         raise ConfigError(
@@ -93,6 +94,8 @@ def find_window(
 
 @dataclass(frozen=True)
 class _RowsAgain:
+    """Reads the rows of a backfill's batches."""
+
     reader: Reader
     source_table: SourceTable
     flow: TableFlow

@@ -1,4 +1,4 @@
-"""A flow that reads a table without a change feed: by a column that orders its rows, or whole each time."""
+"""A flow that reads a table without versions: by a column that orders its rows, or whole in each run."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Found:
-    """What is new of the input."""
+    """What is new in the input that is read by a column."""
 
     window: Window | None
-    """None: nothing."""
+    """None: nothing is new."""
     cursor: str = "value"
     fingerprint: str = ""
     rows: int | None = None
@@ -56,7 +56,7 @@ class _Found:
 
 
 class ColumnTransform(DeltaTransform):
-    """Its other inputs are pinned when the plan is made, as those of every flow between Delta tables are."""
+    """A flow with one input that is read by a column. Its other inputs are pinned when the plan is made."""
 
     def __init__(self, spec: DeltaFlow, resources: FlowResources) -> None:
         super().__init__(spec, resources)
@@ -83,7 +83,7 @@ class ColumnTransform(DeltaTransform):
         )
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
-        """The same window, read as the table is now."""
+        """Resume with the frozen window; its rows are read as the table is now."""
         parts = {part.input: part for part in plan.draft.inputs}
         wanted = {part.name for part in self.spec.inputs}
         if set(parts) != wanted:
@@ -94,17 +94,19 @@ class ColumnTransform(DeltaTransform):
                 f" watermark reset --select {self.spec.name}`",
             )
         check_same(self.spec.name, self._part, parts[self._part.name].source_id, self._identity)
-        return PlannedWork(plan.draft, self._batch_reader(plan.draft), by_jdbc=True)
+        return PlannedWork(plan.draft, self._make_batch_reader(plan.draft), by_jdbc=True)
 
     def _plan_new(self) -> PlannedWork:
         mark = self._marks.get(self._part.name)
         check_expectations(self.spec, {})
         check_same(self.spec.name, self._part, mark.source_id if mark else None, self._identity)
-        pins = self._pins()
+        pins = self._find_pins()
         found = self._find_new()
         count = 1 if found.window else 0
         planned = [
-            self._planned(part, found) if part is self._part else _pinned(part, pins[part.name])
+            self._plan_column_input(part, found)
+            if part is self._part
+            else _plan_pinned_input(part, pins[part.name])
             for part in self.spec.inputs
         ]
         batches = [
@@ -127,7 +129,7 @@ class ColumnTransform(DeltaTransform):
             notes=found.notes,
             seen=seen,
         )
-        return PlannedWork(draft, self._batch_reader(draft), by_jdbc=True)
+        return PlannedWork(draft, self._make_batch_reader(draft), by_jdbc=True)
 
     @property
     def _is_delta(self) -> bool:
@@ -135,7 +137,7 @@ class ColumnTransform(DeltaTransform):
 
     @property
     def _identity(self) -> str:
-        """Which table this is and what orders it."""
+        """The table and the column that orders it, as one text."""
         return f"{self._part.table} by {self._by.column or 'nothing'}"
 
     @property
@@ -196,7 +198,7 @@ class ColumnTransform(DeltaTransform):
         )
 
     def _state(self) -> str | None:
-        """What tells without Spark that a table has not changed; None: nothing does."""
+        """A text that changes whenever the table does, found without Spark; None: there is no such text."""
         table = self._part.table
         if not self._is_delta:
             return list_files(table.path) if table.path and not table.on_s3 else None
@@ -206,7 +208,7 @@ class ColumnTransform(DeltaTransform):
         answer = histories({"": (location, LATEST, table.storage)})[""]
         return None if isinstance(answer, TidegaugeError) else f"{answer.table_id} {answer.latest}"
 
-    def _pins(self) -> dict[str, History]:
+    def _find_pins(self) -> dict[str, History]:
         others = [part for part in self.spec.inputs if part is not self._part]
         found: dict[str, History] = {}
         where = {part.name: self._places.location(part.table) for part in others}
@@ -217,7 +219,7 @@ class ColumnTransform(DeltaTransform):
             found[name] = answer
         return found
 
-    def _planned(self, part: DeltaInput, found: _Found) -> InputPlan:
+    def _plan_column_input(self, part: DeltaInput, found: _Found) -> InputPlan:
         return InputPlan(
             input=part.name,
             cursor=found.cursor,
@@ -228,7 +230,7 @@ class ColumnTransform(DeltaTransform):
             checked=found.checked,
         )
 
-    def _batch_reader(self, draft: Draft) -> Callable[[Batch], BatchData]:
+    def _make_batch_reader(self, draft: Draft) -> Callable[[Batch], BatchData]:
         spec, names = self.spec, [part.input for part in draft.inputs]
         layout = Layout(TableName(None, spec.name), (), spec.output.key, "value", None)
         last_of = () if spec.output.mode.facts.only_adds or self._by.column is None else self._key
@@ -241,7 +243,7 @@ class ColumnTransform(DeltaTransform):
             ) -> DeltaChange:
                 table = SparkTable(session, self._part, small=small and self._is_delta)
                 inputs: dict[str, ChangedInput] = {}
-                for part, window in zip(spec.inputs, self._in_order(names, batch), strict=True):
+                for part, window in zip(spec.inputs, self._order_windows(names, batch), strict=True):
                     if part is self._part:
                         inputs[part.name] = ColumnInput(table, window, last_of)
                     else:
@@ -263,13 +265,13 @@ class ColumnTransform(DeltaTransform):
 
         return read_batch
 
-    def _in_order(self, names: Sequence[str], batch: Batch) -> Iterator[Window]:
-        """The windows as the flow lists its inputs now."""
+    def _order_windows(self, names: Sequence[str], batch: Batch) -> Iterator[Window]:
+        """Yield the batch's windows in the order in which the flow lists its inputs now."""
         by_name: Mapping[str, Window] = dict(zip(names, batch.windows, strict=True))
         return (by_name[part.name] for part in self.spec.inputs)
 
 
-def _pinned(part: DeltaInput, history: History) -> InputPlan:
+def _plan_pinned_input(part: DeltaInput, history: History) -> InputPlan:
     return InputPlan(
         input=part.name,
         cursor="snapshot",

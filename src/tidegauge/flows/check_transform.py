@@ -1,4 +1,4 @@
-"""What can be said of a transform's SQL before it runs: its text against the columns that its inputs have."""
+"""Check a transform's SQL before it runs: its text against the columns that its inputs have."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tidegauge.model.versions import LATEST
 from tidegauge.transform.check_columns import check_columns
 from tidegauge.transform.parse import parse_transform
 
-_OF_FEED = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+_FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
 def check_transform(sql: Sql, inputs: Sequence[DeltaInput], places: Places) -> tuple[str, ...]:
-    """Remarks for people. Raises TransformFailed, with the place, for what cannot run.
+    """Return remarks for people. Raises TransformFailed, with the place in the file, for SQL that cannot run.
 
-    An input that is not there yet, or whose log cannot be read here, may have any column.
+    The columns of an input are not checked if its table is not there yet, or its log cannot be read here.
     """
     names = [part.name for part in inputs]
     parse_transform(sql.text, inputs=names, place=sql.file)
@@ -29,7 +29,7 @@ def check_transform(sql: Sql, inputs: Sequence[DeltaInput], places: Places) -> t
 
 
 def find_columns(inputs: Sequence[DeltaInput], places: Places) -> dict[str, list[str]]:
-    """Of each input whose columns are known, as its log has them now."""
+    """By input, the columns that its log has now. Inputs whose columns are not known are left out."""
     found = {part.name: places.find(part.table) for part in inputs}
     wanted = {
         part.name: (where, LATEST, part.table.storage) for part in inputs if (where := found[part.name])
@@ -38,7 +38,7 @@ def find_columns(inputs: Sequence[DeltaInput], places: Places) -> dict[str, list
     return {
         name: [
             *(field["name"] for field in json.loads(answer.schema)["fields"]),
-            *(_OF_FEED if name in raw else ()),
+            *(_FEED_COLUMNS if name in raw else ()),
         ]
         for name, answer in histories(wanted).items()
         if not isinstance(answer, TidegaugeError)

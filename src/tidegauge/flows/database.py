@@ -1,4 +1,4 @@
-"""A flow that reads a database table itself."""
+"""A flow that reads a database table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tidegauge.transform.mark import check_marks
 
 
 class DatabaseFlow(TableFlowBase):
-    """Database to lake or to warehouse."""
+    """A flow from a database to a lake, a warehouse or a Delta table."""
 
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
         source, spec, mark = self.source(), self.spec, self.mark
@@ -66,7 +66,7 @@ class DatabaseFlow(TableFlowBase):
             made,
             self._rows(source_table).batch_data,
             changes,
-            self._by_jdbc(slower),
+            self._needs_jdbc(slower),
             unlike=snapshot.unlike if snapshot else None,
             may_have_more=snapshot.may_have_more if snapshot else True,
         )
@@ -81,7 +81,7 @@ class DatabaseFlow(TableFlowBase):
         slower = self._check_way(source_table)
         if source_table.fingerprint == plan.draft.inputs[0].fingerprint:
             changes = ()
-        return NewRows(plan.draft, self._rows(source_table).batch_data, changes, self._by_jdbc(slower))
+        return NewRows(plan.draft, self._rows(source_table).batch_data, changes, self._needs_jdbc(slower))
 
     def preview_override(
         self,
@@ -102,7 +102,7 @@ class DatabaseFlow(TableFlowBase):
         check_marks(self.spec.options.expect, source_table.layout)
         self._check_way(source_table)
         for _ in keys(self.spec.source, source_table, rows=1):
-            break  # one row: the login may read the table
+            break  # one row is enough to show that the login may read the table
 
     @property
     def position(self) -> RowPosition | None:
@@ -115,8 +115,11 @@ class DatabaseFlow(TableFlowBase):
         return InsideReader(self.spec.source) if self.inside else self._resources.open_reader(self.spec)
 
     def describe(self, source: Source, planned: str | None = None) -> tuple[SourceTable, tuple[str, ...]]:
-        """The table as it shall be read, and which of its columns have changed. What the output holds, and
-        `drift`, decide. `planned`: the identity of what a frozen plan reads."""
+        """Describe the table as it is to be read, and note which of its columns have changed.
+
+        The output's columns and `drift` decide which columns are read. `planned`: the `source_id` that a
+        frozen plan reads; None: the watermark's counts.
+        """
         source_table = source.describe(self.spec.table, self.spec.options)
         known = planned or (self.mark.source_id if self.mark else None)
         check_identity(self.spec, source_table, known, self.position)
@@ -124,7 +127,7 @@ class DatabaseFlow(TableFlowBase):
             names = [field.name for field in there]
             check_masks(self.spec, source_table, known, names, self.position)
         same = self.mark is not None and self.mark.fingerprint == source_table.fingerprint
-        # Anybody who has Spark alters a Delta table, and then the source has not changed.
+        # A Delta table is compared in any case: others may alter it while the source stays the same.
         if self.mark is None or (same and not self.spec.uses_delta):
             return source_table, ()
         held = self.output.layout()
@@ -134,7 +137,7 @@ class DatabaseFlow(TableFlowBase):
         return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
 
     def _describe_new(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
-        """The same, for a plan that is to be made."""
+        """Describe the table for a new plan, and check that its columns suit mode and expectations."""
         source_table, changes = self.describe(source)
         check_history(self.spec, source_table.layout)
         check_marks(self.spec.options.expect, source_table.layout)
@@ -150,7 +153,7 @@ class DatabaseFlow(TableFlowBase):
     def _survey(self, source: Source, source_table: SourceTable, limit: int | None) -> Draft:
         spec, position = self.spec, self.position
         if is_whole(spec):
-            limit = None  # a part of the table would take the place of all of it
+            limit = None  # a part of the table would replace all rows of the target
         after = start(spec, source_table, position)
         step = batch_step(spec) if limit is None else min(batch_step(spec), limit)
         survey = source.survey(source_table, after, step, self.mark.pending if self.mark else None)
@@ -163,7 +166,7 @@ class DatabaseFlow(TableFlowBase):
         return _TableRows(self.reader, source_table)
 
     def _check_way(self, source_table: SourceTable) -> str | None:
-        """Why rows go through JDBC; None where they do not. Raises where they cannot be had as is wanted."""
+        """Return why rows have to go through JDBC, or None. Raises if they cannot be read as configured."""
         if not self.inside:
             return check_direct(source_table, self.spec.source)
         assert isinstance(self.spec.output, WarehouseTable)
@@ -176,13 +179,13 @@ class DatabaseFlow(TableFlowBase):
             )
         query = InsideReader(self.spec.source).query(source_table, "1 = 1")
         if self.mark is None or not self.mark.seq:
-            # Later the statement that moves the rows says it.
+            # Only before the first batch: later the statement that moves the rows fails by itself.
             able = self.output.capabilities.inside
             assert able is not None
             able.check_readable(query)
         return None
 
-    def _by_jdbc(self, slower: str | None) -> bool:
+    def _needs_jdbc(self, slower: str | None) -> bool:
         return slower is not None or self.spec.options.read is Read.JDBC
 
 

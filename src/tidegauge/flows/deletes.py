@@ -1,4 +1,4 @@
-"""Rows that the source has no more: found by comparing keys, and taken away in a batch of their own."""
+"""Rows that the source no longer has: found by comparing keys, and deleted in a batch of their own."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from tidegauge.sources.keys import key_layout, keys, moment, moment_field
 
 
 class DeletedRows:
-    """What becomes of deleted rows in one flow."""
+    """Finds the rows of one flow that the source no longer has, and plans and reads the batch for them."""
 
     def __init__(
         self, flow: TableFlow, output: Output, *, confirmed: bool, reached: RowPosition | None = None
     ) -> None:
-        """`reached`: up to where the source was looked at, as the ledger says."""
+        """`confirmed`: any number of rows may be deleted. `reached`: up to where the source was looked at, by
+        the ledger."""
         self._flow = flow
         self._output = output
         self._confirmed = confirmed
         self._reached = reached
 
     def plan(self, draft: Draft, source: Callable[[], Source], position: Position | None) -> Draft:
-        """The draft with one more batch, if there is anything to take away. Reads only.
+        """Return the draft, with one more batch if there are rows to delete. Reads only.
 
-        A source that cannot be asked is no reason to keep back what a lake has: deleted rows wait for it.
+        If the source cannot be reached, the draft is returned with a note: a load from a lake still goes on,
+        and a later run looks for deleted rows again.
         """
         unasked = self._flow.options.deletes is Deletes.NONE or self._flow.output.in_lake
         if unasked or self._output.layout() is None:
@@ -51,20 +53,20 @@ class DeletedRows:
         if not found.count:
             return draft
         note = f"{found.count:,} of {found.target_rows:,} rows are gone from the source, and {self._fate}"
-        # After a plan that leaves the watermark where it is, its end is not where the watermark belongs.
+        # If the last batch leaves the watermark where it is, so must this one.
         again = bool(draft.batches) and draft.batches[-1].again
         last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
         return replace(draft, batches=(*draft.batches, last), notes=(*draft.notes, note))
 
     def batch_data(self, *, shown: int = 0) -> KeysToDelete:
-        """The keys to take away, found anew: what was deleted since goes too, what came back stays.
+        """Compare the keys again and return those to delete, so that rows that have come back are kept.
 
-        `shown`: so many a person has agreed to.
+        `shown`: the number of deleted rows that a person has agreed to.
         """
-        with Sources() as sources:  # of the thread that executes, which need not be the one that planned
+        with Sources() as sources:  # this thread's own: another thread may have planned
             source = sources.of(self._flow.source)
             source_table = source.describe(self._flow.table, self._flow.options)
-            # Before the keys are read: a row that comes back after that has a later cursor.
+            # Before the keys are read, so that a row that comes back later has a later cursor.
             seen = source.find_settled(source_table) if self._flow.options.mode.facts.keeps_history else None
         found, layout = self._find_vanished(source_table, shown), key_layout(source_table)
         if self._flow.options.mode.facts.keeps_history:
@@ -79,8 +81,9 @@ class DeletedRows:
         return "are marked as deleted" if self._flow.options.deletes is Deletes.SOFT else "are deleted"
 
     def _latest(self, seen: Value | None) -> Value | None:
-        """The value up to which the deleted rows were still there: the later of what the table shows now and
-        of where it was last looked at. The row with the highest value may itself be among the deleted."""
+        """The cursor value at which the versions of deleted rows end: the later of `seen`, which is settled
+        now, and of how far the source was looked at before. `seen` alone may be too low: the row with the
+        highest value may be deleted itself."""
         before = self._reached.cursor if self._reached else None
         if seen is None or before is None or seen.kind is not before.kind:
             return seen or before

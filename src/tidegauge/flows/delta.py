@@ -1,4 +1,4 @@
-"""A flow between Delta tables: what of its inputs is new, and what a batch does to its output."""
+"""A flow between Delta tables: what is new in its inputs, and what a batch does to its output."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class WholeBecause(StrEnum):
-    """Why a plan is evaluated whole though the transform alone would not need it."""
+    """Why a plan is evaluated whole although the transform itself could be evaluated incrementally."""
 
     CHANGED = "the transform has changed since the last plan"
     SET_BACK = "its watermark was set back, so the target knows some of what is read again"
@@ -63,10 +63,13 @@ class WholeBecause(StrEnum):
 
 @dataclass(frozen=True)
 class _Choice:
+    """How a plan is evaluated, and why."""
+
     evaluate: Evaluate
     why: str
-    """For people."""
+    """The reason, for people."""
     whole_because: WholeBecause | None = None
+    """None: the transform itself decided."""
 
     @classmethod
     def whole(cls, because: WholeBecause) -> _Choice:
@@ -74,12 +77,12 @@ class _Choice:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """For the history."""
+        """What the ledger's history records of the choice."""
         return (self.why,) if self.whole_because is WholeBecause.CHANGED else ()
 
 
 class DeltaTransform:
-    """Implements `flows.flow.Flow`."""
+    """Implements `flows.flow.Flow` for a flow between Delta tables."""
 
     stands: ClassVar[bool] = False
 
@@ -97,16 +100,16 @@ class DeltaTransform:
 
     def check_transform(self) -> tuple[str, ...]:
         sql = self.spec.transform
-        # What is computed whole in any case may be SQL that only Spark can read.
+        # A transform that is always evaluated whole may use SQL that only Spark can parse.
         if not isinstance(sql, Sql) or (follows_clock(self.spec) and not is_readable(sql.text)):
             return ()
         return check_transform(sql, self.spec.read, self._places)
 
     def check_source(self) -> None:
-        """It reads no database."""
+        """Nothing to check: the flow reads no database."""
 
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
-        """Reads the logs of the inputs, and starts no Spark job. Versions are not cut at a number of rows."""
+        """Plan from the inputs' logs, without a Spark job. `limit` is ignored: versions cannot be cut."""
         check_agreement(self.spec, self.output, self.mark)
         return self._plan_new()
 
@@ -115,7 +118,7 @@ class DeltaTransform:
 
     @contextmanager
     def session(self, shared: Callable[[], SparkSession]) -> Iterator[Callable[[], SparkSession]]:  # noqa: ARG002
-        """One of its own, so that no setting and no view of one flow is seen by another."""
+        """A session of the flow's own, so that other flows do not see its settings and views."""
         with ExitStack() as opened:
             yield cache(lambda: opened.enter_context(self._places.session(self.spec)))
 
@@ -148,22 +151,22 @@ class DeltaTransform:
                 f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since:"
                 " positions that were set then are not in the output; it goes on from what it continues",
             )
-        # An epoch that begins at the beginning still needs its marks: they say which epoch it is.
+        # An epoch without positions still needs watermarks, because they carry the epoch's number.
         marks = found.marks or {part.name: Recalled("", None) for part in spec.inputs}
         return RecalledFlow(found.epoch, found.seq, marks, notes)
 
     def verify(self, ledger: LedgerReader, spark: Callable[[], SparkSession]) -> Difference:  # noqa: ARG002
-        """Its transform over whole inputs, as they were at its watermark, against its target."""
+        """Compare the target with the transform over whole inputs, as they were at the watermark."""
         spec = self.spec
         return verify_delta(spec, lambda: ledger.watermarks(spec.pipeline, [spec.name]), self._places)
 
     def check_refillable(self) -> None:
-        """Its inputs can be read from the beginning, whatever the output holds."""
+        """Plan as if nothing were committed yet: raises if the inputs cannot be read from the beginning."""
         type(self)(self.spec, FlowResources(self._sources, self._places))._plan_new()
 
     def _plan_new(self) -> PlannedWork:
         flow, first = self.spec, self.mark
-        dated = replace(flow, inputs=tuple(self._dated(part) for part in flow.inputs))
+        dated = replace(flow, inputs=tuple(self._resolve_initial(part) for part in flow.inputs))
         marks = self._marks
         found = self._histories(
             {part.name: history_after(dated, part, marks.get(part.name)) for part in dated.inputs}
@@ -172,7 +175,7 @@ class DeltaTransform:
         seen = (first.epoch, first.seq) if first else (0, 0)
         draft = draft_versions(dated, found, self._marks, seen=seen)
         if draft.batches:
-            # Kept with the marks: the next plan has to know by what the rows were made that are there.
+            # Kept with the watermarks: the next plan has to know which transform made the target's rows.
             made_by = replace(MadeBy.of(flow), whole=choice.whole_because is not None)
             inputs = tuple(replace(part, pending=Pending.of_target(made_by).text) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
@@ -181,10 +184,10 @@ class DeltaTransform:
         else:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
-        return PlannedWork(draft, self._read_batch(draft, choice, found), choice.changes, by_jdbc=True)
+        return PlannedWork(draft, self._make_batch_reader(draft, choice, found), choice.changes, by_jdbc=True)
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
-        """The same windows and the same pinned snapshots; the transform may have been mended since."""
+        """Resume with the same windows and pinned versions; the transform may have been changed since."""
         flow = self.spec
         planned, wanted = {part.input for part in plan.draft.inputs}, {part.name for part in flow.inputs}
         if planned != wanted:
@@ -200,11 +203,11 @@ class DeltaTransform:
         choice = self._choose(found, origin)
         if origin.whole:
             choice = replace(choice, evaluate=Evaluate.WHOLE)
-        rows = self._read_batch(plan.draft, choice, found)
+        rows = self._make_batch_reader(plan.draft, choice, found)
         return PlannedWork(plan.draft, rows, choice.changes, by_jdbc=True)
 
     def _choose(self, found: Mapping[str, History], origin: Origin) -> _Choice:
-        """How the plan is evaluated. `origin`: which transform made the rows that are in the target."""
+        """Choose how the plan is evaluated. `origin`: which transform made the rows of the target."""
         columns = {
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
             for name, history in found.items()
@@ -218,14 +221,14 @@ class DeltaTransform:
         if mode.facts.only_adds:
             return choice
         if not origin.is_of(now):
-            # The target has to become what this transform makes of whole inputs.
+            # The rows of the old transform must not stay in the target.
             return _Choice.whole(WholeBecause.CHANGED)
         if choice.evaluate is Evaluate.ROWS and not origin.is_counted(now):
             return _Choice.whole(WholeBecause.UNCOUNTED)
         return choice
 
     def _check_rows_as_they_are(self, columns: Mapping[str, Mapping[str, str]]) -> None:
-        """Without a transform, what comes out is known before anything is read."""
+        """Refuse inputs that lack a column the output needs, where no transform could still add it."""
         parts = [part for part in self.spec.inputs if not part.for_checks]
         if self.spec.transform is None and len(parts) == 1 and not parts[0].raw:
             refuse_without_needed(self.spec, name_transform(self.spec), list(columns[parts[0].name]))
@@ -235,19 +238,19 @@ class DeltaTransform:
         found: dict[str, History] = {}
         wanted: dict[str, tuple[str, int | None, Lake | None]] = {}
         for part in self.spec.inputs:
-            with at_place(part.place), self._naming_writers():
+            with at_place(part.place), self._name_writers():
                 where = self._places.location(part.table)
             wanted[part.name] = (where, after[part.name], part.table.storage)
         for name, answer in histories(wanted).items():
             if isinstance(answer, TidegaugeError):
-                with at_place(places[name]), self._naming_writers():
+                with at_place(places[name]), self._name_writers():
                     raise answer
             found[name] = answer
         return found
 
     @contextmanager
-    def _naming_writers(self) -> Iterator[None]:
-        """An input that is not there may be one that has yet to be made."""
+    def _name_writers(self) -> Iterator[None]:
+        """Add to TableMissing which flows make the table: the missing input may only not be written yet."""
         try:
             yield
         except TableMissing as error:
@@ -266,8 +269,8 @@ class DeltaTransform:
         mark = self._marks.get(name)
         return mark.pending if mark else None
 
-    def _dated(self, part: DeltaInput) -> DeltaInput:
-        """A beginning that was given as a moment, as the version that was there then."""
+    def _resolve_initial(self, part: DeltaInput) -> DeltaInput:
+        """Return the input with the table's version of that time in place of an `initial` timestamp."""
         initial = part.initial
         if initial is None or initial in ("snapshot", "earliest") or initial.isdigit():
             return part
@@ -276,7 +279,7 @@ class DeltaTransform:
         where = self._places.location(part.table)
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
-    def _read_batch(
+    def _make_batch_reader(
         self, draft: Draft, choice: _Choice, found: Mapping[str, History]
     ) -> Callable[[Batch], BatchData]:
         flow, names = self.spec, [part.input for part in draft.inputs]
@@ -298,7 +301,7 @@ class DeltaTransform:
                         window,
                         way,
                         raw=parts[name].raw,
-                        unique=_unique(found[name], window),
+                        unique=_find_unique_key(found[name], window),
                         small=small,
                     )
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
@@ -319,15 +322,15 @@ class DeltaTransform:
         return read_batch
 
     def _reads_little(self) -> bool:
-        """By their paths: a look into the catalogue may cost more than it saves."""
+        """Whether all inputs are small tables. One without a path counts as large: a lookup may cost more."""
         tables = [part.table for part in self.spec.inputs]
         return all(table.path for table in tables) and reads_little(
             lake_of(str(table.path), table.storage) for table in tables
         )
 
 
-def _unique(history: History, window: Window) -> tuple[str, ...]:
-    """The columns by which every version of the window was merged here, if it changed any row."""
+def _find_unique_key(history: History, window: Window) -> tuple[str, ...]:
+    """The key by which every version of the window that changed rows was merged; empty if not known."""
     first = window.after.version if isinstance(window.after, VersionPosition) else -1
     last = window.upto.version if isinstance(window.upto, VersionPosition) else -1
     inside = [one for one in history.versions if first < one.number <= last]

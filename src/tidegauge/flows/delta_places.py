@@ -1,4 +1,4 @@
-"""Where the tables of Delta flows are, and the Spark session that each flow works in."""
+"""Where the tables of Delta flows are, and the Spark session that each of these flows works in."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _LASTING = (
 
 
 def places_of(project: Project, flows: Sequence[GraphFlow], *, debug: bool = False) -> Places:
-    """For a command that is not a run; Spark is started only if a name has to be looked up."""
+    """Make the places for a command that is not a run. Spark is started only to look up a table's name."""
     needs = {Needs.JDBC} | needs_of(flows)
     return Places(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
 
 
 @contextmanager
 def own_session(spark: SparkSession, lakes: Iterable[Lake]) -> Iterator[SparkSession]:
-    """A session that nobody else has, with the keys to these."""
+    """Open a Spark session of its own, with the credentials of these lakes."""
     with lend(sibling(spark)) as session:
         for lake in lakes:
             configure_bucket(session, lake)
@@ -48,7 +48,7 @@ def own_session(spark: SparkSession, lakes: Iterable[Lake]) -> Iterator[SparkSes
 
 
 class Places:
-    """Paths are known as they are; a name is looked up in Spark's catalogue, a whole schema at a time."""
+    """Finds where Delta tables are. Names are looked up in Spark's catalogue, a whole schema at once."""
 
     def __init__(self, spark: Callable[[], SparkSession]) -> None:
         self._spark = spark
@@ -56,7 +56,7 @@ class Places:
         self._lock = threading.Lock()
 
     def find(self, table: TableRef) -> str | None:
-        """The location; None while the catalogue has no such table."""
+        """The table's location; None if the catalogue has no such table."""
         if table.path is not None:
             return table.path
         assert table.name is not None
@@ -67,7 +67,7 @@ class Places:
             return self._schemas[schema.lower()].get(name.lower())
 
     def location(self, table: TableRef) -> str:
-        """Raises TableMissing."""
+        """The table's location. Raises TableMissing if the catalogue has no such table."""
         found = self.find(table)
         if found is None:
             raise TableMissing(
@@ -77,8 +77,10 @@ class Places:
         return found
 
     def made(self, table: TableRef) -> str | None:
-        """The location of a table that is written; None until it is made. Raises OutputUnsafe where it would
-        be gone with the process that makes it."""
+        """The location of a table that a flow writes; None until it is created.
+
+        Raises OutputUnsafe if the catalogue is in memory: the table would be gone when this process ends.
+        """
         found = self.find(table)
         if found is None and table.name is not None and in_memory(self._spark(), table.name):
             raise OutputUnsafe(
@@ -88,7 +90,7 @@ class Places:
         return found
 
     def output(self, flow: DeltaFlow, plan: Plan | None = None) -> Output:
-        """`plan`: the one whose batches are written next."""
+        """The output of a flow between Delta tables. `plan`: the one whose batches are written next."""
         from tidegauge.outputs.delta.output import DeltaOutput
 
         table = flow.output.table
@@ -100,7 +102,7 @@ class Places:
         )
 
     def synced_output(self, flow: TableFlow, plan: Plan | None = None) -> Output:
-        """Of a database table's flow. `plan`: the one whose batches are written next."""
+        """The output of a sync's flow into a Delta table. `plan`: the one whose batches are written next."""
         from tidegauge.outputs.delta.synced import SyncedDeltaOutput, target_flow
 
         return SyncedDeltaOutput(
@@ -111,38 +113,39 @@ class Places:
         )
 
     def shared_session(self) -> SparkSession:
-        """To look things up in; whoever sets anything takes one of his own."""
+        """The session for looking things up. Code that changes settings uses a session of its own."""
         return self._spark()
 
     @contextmanager
     def session(self, flow: WrittenInFlows) -> Iterator[SparkSession]:
-        """A session of the flow's own, so that no setting and no view of one is seen by another."""
+        """Open a session of the flow's own, so that other flows do not see its settings and views."""
         tables = [flow.output.table, *(part.table for part in flow.inputs)]
         with own_session(self._spark(), [table.at(table.path) for table in tables if table.path]) as session:
             context = getattr(session, "sparkContext", None)
             if context is not None:
-                # Flows side by side share the cores evenly, instead of one after the other.
+                # Own scheduler pools: flows side by side share the cores evenly.
                 context.setLocalProperty("spark.scheduler.pool", flow.name)
             yield session
 
     def _listed(self, schema: str) -> dict[str, str]:
+        """By name in small letters, the locations of a schema's Delta tables."""
         spark = self._spark()
         schema = schema or spark.catalog.currentDatabase()
         try:
             found = locate(spark, schemas=[schema])
         except TableMissing:
             return {}
-        return {name[len(schema) + 1 :].lower(): _plain(where) for name, where in found.items()}
+        return {name[len(schema) + 1 :].lower(): _strip_file_scheme(where) for name, where in found.items()}
 
 
 def _count_repeated(
     flow: DeltaFlow, rows: DataFrame, target: DataFrame | None, touched: DataFrame | None
 ) -> tuple[CheckCount, ...]:
-    # Not before it is needed: it brings a parser of SQL.
+    # Imported late, because it loads the SQL parser.
     from tidegauge.transform.judge import count_repeated
 
     return count_repeated(flow, rows, target, touched)
 
 
-def _plain(location: str) -> str:
+def _strip_file_scheme(location: str) -> str:
     return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location

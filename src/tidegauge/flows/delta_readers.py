@@ -1,4 +1,4 @@
-"""Who reads a Delta table, and from which version on each of them still needs it."""
+"""Which flows read a Delta table, and from which version on each of them still needs it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import read_up_to
 
 _WHOLE = (ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING)
-"""Ways that need the table just as it is at the window's end."""
+"""Ways of reading that need the table exactly as it is at the window's end."""
 
 
 class Readers:
-    """The flows of a project, as the ledger shows them."""
+    """The flows of a project as readers of Delta tables, with their status and watermarks from the ledger."""
 
     def __init__(
         self,
@@ -34,24 +34,24 @@ class Readers:
         self._places = places
 
     def of(self, location: str, table_id: str, earliest: int) -> list[VacuumReader]:
-        """Those of the table at a location. `earliest` is the first version that its log still has.
+        """Find the readers of the table at a location. `earliest`: the first version that its log still has.
 
-        One whose watermark was taken from another table needs nothing of this one: it stands still until a
-        person lets it begin again.
+        A flow whose watermark comes from another table (`table_id`) needs nothing of this one: it cannot run
+        until a person resets it.
         """
         found = []
         for flow in self._delta_flows:
             for part in flow.inputs:
                 if part.by_column is not None:
-                    continue  # read as it is, and never as it was
+                    continue  # reads only the newest version
                 if (where := self._places.find(part.table)) is None or plain(where) != plain(location):
                     continue
-                reader = self._one(flow, part, location, table_id, earliest)
+                reader = self._find_reader(flow, part, location, table_id, earliest)
                 if reader is not None:
                     found.append(reader)
         return found
 
-    def _one(
+    def _find_reader(
         self, flow: DeltaFlow, part: DeltaInput, location: str, table_id: str, earliest: int
     ) -> VacuumReader | None:
         mark, status = self._marks.get((flow.name, part.name)), self._statuses.get(flow.name)
@@ -63,9 +63,9 @@ class Readers:
             if after is not None:
                 needed.append((after, f"its watermark is version {after}"))
             else:
-                needed += self._beginning(flow, part, location, earliest)
+                needed += self._find_beginning(flow, part, location, earliest)
         if status is not None and status.plan is not None:
-            frozen = _frozen(status.plan, part.name)
+            frozen = _find_frozen_version(status.plan, part.name)
             if frozen is not None:
                 needed.append((frozen, f"its plan, {status.state}, froze version {frozen}"))
         if not needed:
@@ -73,10 +73,10 @@ class Readers:
         after, why = min(needed)
         return VacuumReader(flow.name, part.name, after, why)
 
-    def _beginning(
+    def _find_beginning(
         self, flow: DeltaFlow, part: DeltaInput, location: str, earliest: int
     ) -> list[tuple[int, str]]:
-        """Of an input that was never read: from the version on where its first run begins."""
+        """For an input that was never read: after which version it begins, and why; empty: at a snapshot."""
         initial = part.initial
         if initial is None:
             keeps = flow.output.mode.facts.keeps_every_change and earliest == 0
@@ -92,12 +92,12 @@ class Readers:
 
 
 def plain(location: str) -> str:
-    """A location in one way of writing it, so that two can be compared."""
+    """Write a location in one standard form, so that two can be compared."""
     return location.removeprefix("file:").replace("s3://", "s3a://").rstrip("/").replace("///", "/")
 
 
-def _frozen(plan: Plan, name: str) -> int | None:
-    """The lowest version that the batches to come of a plan need of an input."""
+def _find_frozen_version(plan: Plan, name: str) -> int | None:
+    """The lowest version of an input that the remaining batches of a plan need; None: they need none."""
     names = [part.input for part in plan.draft.inputs]
     if name not in names:
         return None

@@ -1,4 +1,4 @@
-"""Who reads whose output."""
+"""Which flows read the output of a flow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _H = TypeVar("_H", bound=TableFlow | DeltaFlow)
 
 
 def downstream(flow: _H, flows: Sequence[_H]) -> tuple[_H, ...]:
-    """The flows that read what this one writes, and those that read theirs, nearest first."""
+    """The flows that read this flow's output, directly or through other flows; the nearest first."""
     found: list[_H] = []
     ahead = [flow]
     while ahead:

@@ -1,4 +1,4 @@
-"""What an output makes of columns that have changed: the policy, and what the output says of itself."""
+"""Decide what to do about changed columns, from the flow's `drift` policy and the output's own columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tidegauge.plan.drift import Decision, decide
 def decide_drift(
     flow: TableFlow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
 ) -> Decision:
-    """See `plan.drift.decide`. A lake's types are Spark's own; a warehouse says what its columns hold."""
+    """Call `plan.drift.decide` for this output. A table of a database also says what its columns can hold.
+
+    `held`: the columns of the output. `known`: the source's columns have not changed since the last batch.
+    """
     if (table := output.capabilities.table) is not None:
         come = {table.named(field.name) for field in layout.fields}
         rest = [field.name for field in held if table.named(field.name) not in come]

@@ -1,4 +1,4 @@
-"""A source with no row left, where the output has to follow: a batch that takes everything away."""
+"""Plan the batch that empties an output whose source has no rows any more."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def plan_emptying(
     refreshing: bool,
     confirmed: bool,
 ) -> Draft:
-    """The draft with that batch, if there is need for it. Reads only.
+    """Return the draft, with a batch that empties the output if the source has no rows left. Reads only.
 
-    `refreshing`: a full refresh is to take away what is there, which needs no further question. A flow that
-    overwrites asks first, as everything does that deletes.
+    Only for a flow that replaces the whole target, or `refreshing`: a full refresh was begun. Without a full
+    refresh, MassDelete is raised where more rows would go than `deletes_limit` allows, unless `confirmed`.
     """
     if made.batches or not (refreshing or is_whole(flow)):
         return made
     begin = start(flow, source_table, None)
     if any(block.num_rows for block in keys(flow.source, source_table, after=begin, rows=1)):
-        return made  # rows that are too young to be read, or dated in the future: they come later
+        return made  # there are rows, too young to be read or dated in the future: a later run reads them
     if not refreshing and not _rows(flow, output, mark, confirmed=confirmed):
         return made
     # The watermark stays: there is no row that it could move to.
@@ -48,14 +48,17 @@ def plan_emptying(
 def check_emptied(
     flow: TableFlow, made: Draft, read_batch: ReadBatch, output: Output, *, confirmed: bool
 ) -> None:
-    """The same question where a lake's last whole copy of the table is empty and would replace a target."""
+    """Raise MassDelete if a load's last batch has no rows and would replace too many rows of the target."""
     replaces = flow.options.mode.facts.replaces_all
     if replaces and made.batches and not read_batch(made.batches[-1]).rows:
         _rows(flow, output, None, confirmed=confirmed)
 
 
 def _rows(flow: TableFlow, output: Output, mark: Watermark | None, *, confirmed: bool) -> int:
-    """How many would go; raises MassDelete. A lake keeps its files, so nothing has to be asked there."""
+    """Count the rows that would go. Raises MassDelete if they are too many and not confirmed.
+
+    For a lake, which keeps its files, the count is that of the last batch, and nothing is refused.
+    """
     if (table := output.capabilities.table) is not None:
         rows = table.count()
         check_limit(flow.name, rows, rows, limit=flow.options.deletes_limit, confirmed=confirmed)
@@ -65,5 +68,5 @@ def _rows(flow: TableFlow, output: Output, mark: Watermark | None, *, confirmed:
 
 
 def empty_batch_data(layout: Layout) -> EmptyTarget:
-    """What such a batch brings: nothing, and the output is emptied."""
+    """The data of a batch that empties the output."""
     return EmptyTarget(layout)

@@ -1,4 +1,4 @@
-"""A table from a database to a lake: the first of two stages, or the only one."""
+"""A flow from a database table to a lake: the first of two stages, or the only one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Extract(DatabaseFlow):
-    """The lake keeps every version of a row, so nothing is ever deleted there."""
+    """A flow from a database to a lake, which keeps every version of a row: no row is deleted there."""
 
     def compare(
         self,
@@ -25,5 +25,5 @@ class Extract(DatabaseFlow):
         epoch: int,
         known: str | None,  # noqa: ARG002 - a lake loses no columns
     ) -> Difference:
-        """Against the newest version of each row in the lake."""
+        """Compare the source with the newest version of each row in the lake."""
         return verify_lake(self.spec, self.source(), position, epoch, spark())

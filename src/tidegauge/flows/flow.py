@@ -1,4 +1,4 @@
-"""What every kind of flow can do. `flows.open` makes the right one; nobody else asks which kind it is."""
+"""What every kind of flow can do. Only `flows.open` tells the kinds apart; all others use this Protocol."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedWork:
-    """What a plan of a flow is, and how the rows of its batches are read."""
+    """The draft of a flow's plan, and how the rows of its batches are read."""
 
     draft: Draft
     batch_data: ReadBatch
-    """The rows of one of the draft's batches."""
+    """Reads the rows of one of the draft's batches."""
     changes: tuple[str, ...] = ()
-    """What changes about the output's columns or the flow's transform, for the history."""
+    """Changes of the output's columns or of the transform, as the ledger's history records them."""
     by_spark: bool = True
-    """Whether a batch of it is work for Spark, as far as that can be known before."""
+    """Whether a batch needs Spark, as far as that is known before it is read."""
     by_tasks: bool = False
-    """Whether a batch of it is work for tasks: Spark's, or processes of this machine in their place."""
+    """Whether a batch needs parallel tasks: Spark's, or local processes in their place."""
     only_by_spark: bool = False
-    """Whether the user wants every batch of it to go through Spark (`execute: spark`)."""
+    """Whether the user wants every batch to go through Spark (`execute: spark`)."""
     inside: bool = False
-    """Whether its rows never leave the database."""
+    """Whether the rows never leave the database."""
     by_jdbc: bool = False
-    """Whether its rows go through Java."""
+    """Whether the rows go through the JVM."""
 
     def foresee_mover(self, *, local: bool) -> MovedBy | None:
-        """Who will move its rows; `local`: processes of this machine are there for tasks. None: no batch."""
+        """Say who will move the rows; None: there is no batch. `local`: local processes can do the tasks."""
         if not self.draft.batches:
             return None
         if self.inside:
@@ -63,56 +63,59 @@ class PlannedWork:
 
 
 class Flow(Protocol):
-    """One flow with its output and what the ledger knows of it. Opening one connects to nothing."""
+    """One flow, with its output and its watermarks. Opening a flow connects to nothing."""
 
     @property
     def spec(self) -> AnyFlow:
-        """What the user asked for."""
+        """The flow as the project file defines it."""
 
     @property
     def output(self) -> Output:
-        """To ask; who writes takes one of his own from `open_output`."""
+        """The output, for questions only. To write, open another with `open_output`."""
 
     @property
     def mark(self) -> Watermark | None:
-        """The watermark of one of its inputs: epoch and batch are the same for all."""
+        """The watermark of one of the inputs, or None. Epoch and batch are the same for all inputs."""
 
     @property
     def stands(self) -> bool:
-        """Whether its output was just seen, with those of others, to have all that the ledger says and to be
-        ready (`flows.standing`): who plans need not ask it."""
+        """Whether one look at many outputs (`flows.standing`) has just shown that this one is ready and
+        agrees with the ledger. Then planning need not ask it again."""
 
     @property
     def fingerprint(self) -> str | None:
-        """A digest of the user's transform; None where there is none."""
+        """A digest of the user's transform; None if there is none."""
 
     def check_transform(self) -> tuple[str, ...]:
-        """Remarks on the user's transform, from its text and the columns that its inputs have. Runs nothing.
+        """Return remarks on the user's transform, from its text and its inputs' columns. Runs nothing.
 
-        Raises TransformFailed, with the place, for what cannot run.
+        Raises TransformFailed, with the place in the file, for a transform that cannot run.
         """
 
     def check_source(self) -> None:
-        """Raise what the next plan would refuse about a database table that it reads: a cursor, a key or a
-        type that is not what it was, another table by that name. Asks the catalogue, and reads no row."""
+        """Raise the error that the next plan would raise about the database table that it reads: a changed
+        cursor, key or type, or another table of the same name. Asks the catalogue, and reads no row."""
 
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
-        """Find out what is new, after making sure that ledger and output agree. Reads only.
+        """Find out what is new, after checking that ledger and output agree. Reads only.
 
-        `limit`: rows, where a plan can be cut. `confirm_deletes`: however many rows the source has lost may
-        be deleted.
+        `limit`: how many rows the plan may have, for flows whose plans can be cut. `confirm_deletes`: any
+        number of rows that the source no longer has may be deleted.
         """
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
-        """The work of a plan that an earlier run froze: its windows stay, its rows are read anew."""
+        """Make the work of a plan that an earlier run froze: same windows, rows read again."""
 
     def open_output(self, plan: Plan) -> Output:
-        """An output for who executes this plan."""
+        """Open an output to write this plan's batches to."""
 
     def session(
         self, shared: Callable[[], SparkSession]
     ) -> AbstractContextManager[Callable[[], SparkSession]]:
-        """The Spark session that its batches are written with, which is started when it is asked for."""
+        """Open the Spark session that the flow's batches use; it starts when called.
+
+        `shared` returns the session of the whole run.
+        """
 
     def preview_override(
         self,
@@ -121,23 +124,23 @@ class Flow(Protocol):
         every: Sequence[AnyFlow],
         ledger: LedgerReader,
     ) -> OverridePreview:
-        """What a change of its watermark by hand would do. Changes nothing.
+        """Tell what a change of the watermark by hand would do. Changes nothing.
 
-        `every`: all flows of the project, of which some may read its output. Raises ConfigError for a request
-        that means nothing here.
+        `every`: all flows of the project, to find those that read this flow's output. Raises ConfigError for
+        a request that makes no sense for this flow.
         """
 
     def recall(self) -> RecalledFlow | None:
-        """Where it stands by what its output keeps; None: nothing was committed there."""
+        """Find the flow's watermarks from what its output keeps; None: nothing was committed there."""
 
     def verify(self, ledger: LedgerReader, spark: Callable[[], SparkSession]) -> Difference:
-        """What of its input, up to its watermark, is not in its output as it should be.
+        """Compare the output with the inputs up to the watermark.
 
-        Raises NotCompared, or what stands in the way.
+        Raises NotCompared where that is not possible, or the error that stopped it.
         """
 
     def check_refillable(self) -> None:
-        """Raise where its output could not be filled again from the beginning. Changes nothing."""
+        """Raise if the output could not be filled again from the beginning. Changes nothing."""
 
 
 def open_reader(flow: TableFlow) -> Reader:
@@ -146,20 +149,21 @@ def open_reader(flow: TableFlow) -> Reader:
 
 @dataclass(frozen=True)
 class FlowResources:
-    """What flows are opened with."""
+    """What is needed to open flows."""
 
     sources: Sources
     """The open databases of this thread."""
     delta_tables: Places
+    """Where Delta tables are."""
     marks: Mapping[str, Sequence[Watermark]] = field(default_factory=dict)
-    """By flow, also of the flows that it reads from."""
+    """The watermarks by flow, including those of the flows that it reads from."""
     open_output: Callable[[TableFlow], Output] = open_output
     open_reader: Callable[[TableFlow], Reader] = open_reader
     restores_columns: bool = False
-    """A column that a target has lost is added again, because its values are brought back (`backfill`)."""
+    """Whether a column that a target has lost may be added again: a backfill brings its values back."""
 
     def mark(self, flow: str | None) -> Watermark | None:
-        """The first of a flow's watermarks."""
+        """The first of a flow's watermarks; None if it has none."""
         return next(iter(self.marks.get(flow or "", ())), None)
 
 
@@ -171,5 +175,5 @@ def resources_for(
     *,
     debug: bool = False,
 ) -> FlowResources:
-    """For a command that is not a run; Spark is started only if a table's name has to be looked up."""
+    """Make the resources of a command that is not a run. Spark is started only to look up a table's name."""
     return FlowResources(sources, places_of(project, flows, debug=debug), gather_by_flow(marks))

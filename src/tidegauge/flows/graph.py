@@ -1,4 +1,4 @@
-"""The flows of a project as a graph: what each reads, which of the others write that, and where it writes."""
+"""The flows of a project as a graph: what each one reads and writes, and which flows write what it reads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tidegauge.model.view_flow import VIEW, GraphFlow, ViewFlow
 class GraphNode:
     flow: str
     target: str | None
-    """The table that it writes, as people read it; None: it writes no table of its own."""
+    """The name of the table that the flow writes; None: it writes no table of its own."""
     upstreams: tuple[str, ...]
-    """The flows of the graph that it reads from."""
+    """The flows of the graph that the flow reads from."""
     sources: tuple[str, ...]
-    """The tables that it reads and no flow of the graph writes."""
+    """The tables that the flow reads and that no flow of the graph writes."""
     state: str
-    """By the ledger; `view` and `optimize` for those, which have none."""
+    """The state in the ledger, with the batches left; `view` or `optimize` for flows without a state."""
 
 
 def make_graph(flows: Sequence[GraphFlow], statuses: Mapping[str, FlowStatus]) -> list[GraphNode]:
-    """In an order in which they can run."""
+    """The nodes, in an order in which the flows can run."""
     targets = {flow.name: flow.target for flow in flows}
     nodes = [
         GraphNode(
@@ -42,7 +42,7 @@ def make_graph(flows: Sequence[GraphFlow], statuses: Mapping[str, FlowStatus]) -
 
 
 def find_layers(nodes: Sequence[GraphNode]) -> dict[str, int]:
-    """How many flows stand before each one, on the longest way to it."""
+    """By flow, the length of the longest chain of flows that it reads from."""
     above = {node.flow: node.upstreams for node in nodes}
     found: dict[str, int] = {}
     while len(found) < len(above):

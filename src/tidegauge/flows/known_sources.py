@@ -1,4 +1,4 @@
-"""Databases that may be down, for commands that need only table names, which the ledger has too."""
+"""Sources for commands that need only table names: if a database is down, the ledger has the names too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tidegauge.model.table import Cut, Outlook, SourceTable, Survey
 
 
 class KnownSources(Sources):
-    """Like Sources, but a database that cannot be reached still has the tables of flows that ran before."""
+    """Like Sources, but an unreachable database still lists the tables of flows that ran before.
+
+    `flows`: the names of those flows.
+    """
 
     def __init__(self, project: Project, flows: Sequence[str]) -> None:
         super().__init__()
@@ -31,7 +34,7 @@ class KnownSources(Sources):
         try:
             return super().of(database)
         except SourceUnreachable as error:
-            self._absent[database.name] = _Absent(self._tables(database), error)
+            self._absent[database.name] = _AbsentSource(self._tables(database), error)
             return self._absent[database.name]
 
     def _tables(self, database: Database) -> tuple[TableName, ...]:
@@ -46,23 +49,25 @@ class KnownSources(Sources):
 
 
 class RememberedSources(KnownSources):
-    """No database is asked at all: there is what the ledger and the file name."""
+    """Sources that ask no database: the tables are those that the ledger and the project file name."""
 
     def of(self, database: Database) -> Source:
         if database.name not in self._absent:
             unasked = SourceUnreachable(f"{database.name} was not asked", hint="`tidegauge plan` asks it")
-            self._absent[database.name] = _Absent(self._tables(database), unasked)
+            self._absent[database.name] = _AbsentSource(self._tables(database), unasked)
         return self._absent[database.name]
 
 
 def sources_for(project: Project, ledger: LedgerReader, stage: Stage | None) -> Sources:
-    """A stage that reads only the lake goes on while the database is down."""
+    """Open the sources of a run. The stage `load` reads only the lake, so it may go on without a database."""
     if stage is not Stage.LOAD:
         return Sources()
     return KnownSources(project, find_remembered(ledger.status(project.pipeline)))
 
 
-class _Absent:
+class _AbsentSource:
+    """A database that is not connected. It lists known tables, and raises `error` for any other question."""
+
     def __init__(self, tables: tuple[TableName, ...], error: SourceUnreachable) -> None:
         self._tables = tables
         self._error = error
@@ -71,7 +76,7 @@ class _Absent:
         return self._tables or self._refuse()
 
     def with_column(self, name: str) -> frozenset[TableName]:  # noqa: ARG002
-        """As they were: what reads the lake alone does not ask what the table has become."""
+        """All known tables: a load reads the lake alone, so the table's present columns do not matter."""
         return frozenset(self._tables)
 
     def with_key(self) -> frozenset[TableName]:

@@ -1,4 +1,4 @@
-"""Who reads a lake table, as ledger and project say, and which of its batches nobody has to read any more."""
+"""Which flows read a lake table, by ledger and project, and which of its batches no flow needs any more."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from tidegauge.storage.store import open_store
 @dataclass(frozen=True)
 class FreeBatches:
     batches: dict[Numbered, str]
-    """That nobody has to read any more, each with why: LOADED or EARLIER."""
+    """Batches that no reader needs any more, each with the reason: LOADED or EARLIER."""
     notes: tuple[str, ...]
-    """What keeps others."""
+    """Why other batches have to stay."""
 
 
 def find_lake_flows(flows: Iterable[AnyFlow]) -> list[tuple[TableFlow, LakeTable]]:
-    """Those that fill a table of a lake, with that table."""
+    """The flows that write a lake table, each with that table."""
     tables = [flow for flow in flows if isinstance(flow, TableFlow)]
     return [(flow, flow.output) for flow in tables if isinstance(flow.output, LakeTable)]
 
 
 def find_readers(flows: Iterable[AnyFlow], place: LakeTable) -> list[TableFlow]:
-    """Those that read it, by the place itself, which two connections may name."""
+    """The flows that read a lake table. Compared by the table's path: two connections may name one lake."""
     tables = [flow for flow in flows if isinstance(flow, TableFlow)]
     return [flow for flow in tables if flow.reads is not None and str(flow.reads) == str(place)]
 
 
 class LakeReaders:
-    """Who reads the table that a flow fills: flows of the project, and whoever the same ledger knows."""
+    """The readers of the lake table that `flow` writes: of the project, and of any pipeline in the ledger."""
 
     def __init__(
         self, ledger: LedgerReader, flow: TableFlow, place: LakeTable, readers: Sequence[TableFlow]
@@ -58,8 +58,10 @@ class LakeReaders:
         ]
 
     def find_free(self, *, loaded: bool, earlier: bool) -> FreeBatches:
-        """`loaded`: what every reader has passed. `earlier`: epochs that no reader follows. Never what a plan
-        that was begun refers to."""
+        """Find batches that may be removed; never one that the plan of a flow reads.
+
+        `loaded`: batches that every reader has loaded. `earlier`: batches of epochs that no reader follows.
+        """
         if unended := self._find_unended():
             return FreeBatches({}, (unended,))
         free: dict[Numbered, str] = {}
@@ -75,8 +77,11 @@ class LakeReaders:
         return FreeBatches({one: why for one, why in free.items() if one not in frozen}, tuple(notes))
 
     def find_passed(self) -> tuple[list[Numbered], list[str]]:
-        """What every reader has passed, and who keeps the rest; all, where none reads. Of a table that is
-        read whole each time, only what was read last: the rest is for `find_free`."""
+        """Find the batches that every reader has loaded, and notes on who still needs the rest.
+
+        All batches if nobody reads the table. Of a table that is read whole in each run, only batches of the
+        last copy: the earlier ones are left to `find_free`.
+        """
         passed, notes = len(self._current), list[str]()
         if self._marks or self._readers:
             passed, notes = self._count_passed(whole=False)
@@ -84,6 +89,7 @@ class LakeReaders:
         return self._current[begins:passed], notes
 
     def _find_unended(self) -> str | None:
+        """A note on an override of the flow or a reader that was begun and not ended; None: there is none."""
         names = {(one.pipeline, one.name) for one in (self._flow, *self._readers)}
         names |= {(one.pipeline, one.flow) for one in self._marks}
         for status in self._statuses:
@@ -93,14 +99,14 @@ class LakeReaders:
         return None
 
     def _find_earlier(self) -> set[Numbered]:
-        """What is no part of the table, neither as the lake shows it nor as the ledger counts it."""
+        """Find the batches that are not part of the table, neither by the lake nor by the ledger."""
         seen = contents(self._store, self._place.folder)
         return set(seen.batches) - {*self._current, *follow(self._store, self._place.folder, seen)}
 
     def _count_passed(self, *, whole: bool = True) -> tuple[int, list[str]]:
-        """How many batches from the beginning every reader has passed, and who keeps the rest.
+        """Count the batches from the beginning that every reader has loaded, and note who needs the rest.
 
-        `whole`: not what was read last of a table that is read whole each time.
+        `whole`: of a table that is read whole in each run, do not count the batches of the last copy.
         """
         counted = {
             (one.pipeline, one.flow): files.count_passed(_number(one.position), one.source_id, self._row)
@@ -119,18 +125,20 @@ class LakeReaders:
         return least, notes
 
     def _find_last_reading(self) -> int:
-        """Of a table that is read whole each time: how many batches come before what was read last, which a
-        load that begins anew takes."""
+        """For a table that is read whole in each run: count the batches before the last copy. A load that
+        begins again needs that copy."""
         manifests = load_all(self._store, self._place.folder, self._current)
         begins = {None, *(one.windows[0].after for one in manifests[:1])}
         return max((at for at, one in enumerate(manifests) if one.windows[0].after in begins), default=0)
 
 
 def _reads(mark: Watermark, place: LakeTable) -> bool:
+    """Whether the watermark counts batches of this lake table."""
     return mark.cursor == "files" and (mark.source_id or "").rpartition("#")[0] == str(place)
 
 
 def _find_frozen(statuses: Iterable[FlowStatus], place: LakeTable) -> Iterator[Numbered]:
+    """Yield the batches of the lake table that active plans read."""
     for status in statuses:
         for part in status.plan.draft.inputs if status.plan else ():
             if (

@@ -1,4 +1,4 @@
-"""Where a flow's rows come from and go to, with columns as far as they are known without a job."""
+"""Where a flow's rows come from and go to, with the columns that are known without a Spark job."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ from tidegauge.model.view_flow import GraphFlow, WrittenInFlows
 from tidegauge.transform.column_lineage import Origins, find_column_lineage
 
 Columns = tuple[tuple[str, str], ...]
+"""Names and types."""
 _CATALOGUE = "spark"
 
 
 def describe_lineage(flow: GraphFlow, layout: Layout | None, places: Places) -> FlowLineage | None:
-    """`layout`: what a batch of a synced table looked like, once there was one. None: it moves nothing."""
+    """Describe the lineage of a flow; None for an optimize flow, which moves no rows.
+
+    `layout`: the columns of a synced table's last batch; None: there was none.
+    """
     if isinstance(flow, TableFlow):
-        return _of_table(flow, layout)
+        return _describe_table_flow(flow, layout)
     if isinstance(flow, OptimizeFlow):
         return None
     tables = {part.name: part.table for part in flow.inputs}
-    # An input may be called anything, but for the empty name.
+    # The empty name stands for the output: no input can have it.
     found = _find_tables({**tables, "": flow.output.table}, places)
     inputs = tuple(_dataset(table, found[name], name) for name, table in tables.items())
     output = _dataset(flow.output.table, found[""], None)
@@ -42,7 +46,7 @@ def describe_lineage(flow: GraphFlow, layout: Layout | None, places: Places) -> 
 
 
 def _find_origins(flow: WrittenInFlows, columns: Mapping[str, Columns]) -> dict[str, Origins]:
-    """By column of its output; none where nobody can tell, as of a function in Python."""
+    """By column of the output, the input columns it comes from; empty if unknown (a Python transform)."""
     read = [part.name for part in flow.inputs if not part.for_checks and not part.raw]
     known = {name: [column for column, _ in columns[name]] for name in read}
     if isinstance(flow.transform, Sql):
@@ -52,7 +56,7 @@ def _find_origins(flow: WrittenInFlows, columns: Mapping[str, Columns]) -> dict[
     return {}
 
 
-def _of_table(flow: TableFlow, layout: Layout | None) -> FlowLineage:
+def _describe_table_flow(flow: TableFlow, layout: Layout | None) -> FlowLineage:
     fields = layout.fields if layout else ()
     native: Columns = tuple((field.name, field.source_type) for field in fields)
     arrived: Columns = tuple((field.name, field.type) for field in fields)
@@ -69,7 +73,7 @@ def _of_table(flow: TableFlow, layout: Layout | None) -> FlowLineage:
 
 
 def _find_tables(tables: Mapping[str, TableRef], places: Places) -> dict[str, tuple[str | None, Columns]]:
-    """By name: location and columns, as far as both can be found."""
+    """By name, the location and columns of each table, as far as they can be found."""
     located: dict[str, str | None] = {}
     for name, table in tables.items():
         try:
@@ -102,7 +106,7 @@ def _dataset(table: TableRef, found: tuple[str | None, Columns], name: str | Non
 
 
 def _place(path: str) -> tuple[str, str]:
-    """Namespace and name of files."""
+    """Namespace and name of a path, for lineage."""
     if path.startswith("s3a://"):
         bucket, _, key = path.removeprefix("s3a://").partition("/")
         return f"s3://{bucket}", key or "/"
@@ -110,7 +114,7 @@ def _place(path: str) -> tuple[str, str]:
 
 
 def _in_database(database: Database, table: TableName) -> tuple[str, str]:
-    """Namespace and name of a table in a database."""
+    """Namespace and name of a table in a database, for lineage."""
     facts = FACTS[database.engine]
     word = facts.dataset_word or database.engine.value
     if database.path is not None:

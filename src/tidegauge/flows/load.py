@@ -1,4 +1,4 @@
-"""A table from a lake to a warehouse or a Delta table: what was extracted and is not loaded yet."""
+"""A flow of a table from a lake to a warehouse or a Delta table: it loads what was extracted."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from tidegauge.transform.mark import check_marks
 
 
 class Load(TableFlowBase):
-    """Reads only what the ledger has counted of the extract: a batch beyond that may turn out to be none."""
+    """Reads the lake's batches up to the extract's watermark. A batch past it may not be confirmed yet."""
 
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:  # noqa: ARG002
-        """A `limit` is no concern of a plan over a lake, which has only whole batches."""
+        """Find the lake's batches that are not loaded yet. `limit` is ignored: a batch is loaded whole."""
         spec, mark, folder = self.spec, self.mark, _lake_table(self.spec)
         row = _chain(spec, self.upstream)
         known = mark.source_id if mark else None
         after, note = files.begins(spec, _number(mark.position if mark else None), known, str(folder), row)
         manifests = _manifests(folder, row, after, files.length(row))
-        if not is_whole(spec):  # which reads the last of them alone
+        if not is_whole(spec):  # a flow that is whole reads only the last copy
             _refuse_removed(spec, manifests)
         for layout in dict.fromkeys(_layout(spec, one) for one in manifests):
             check_history(spec, layout)
@@ -56,7 +56,7 @@ class Load(TableFlowBase):
             LakeBatches(after + number, one.rows, _layout(spec, one).fingerprint, _newest(one))
             for number, one in enumerate(manifests, start=1)
         ]
-        # A plan of no batches moves nothing, so it must not change along which chain the watermark counts.
+        # A plan without batches must not change the chain along which the watermark counts.
         source_id = files.identity(str(folder), row) if pieces or known is None or note is None else known
         whole = bool(manifests) and _is_whole(spec, manifests[-1])
         draft = files.draft_files(spec, after, pieces, source_id=source_id, whole=whole)
@@ -67,10 +67,10 @@ class Load(TableFlowBase):
         return NewRows(draft, rows.batch_data, tuple(dict.fromkeys(changes)))
 
     def check_source(self) -> None:
-        """It reads a lake, and goes on while the database is down."""
+        """Nothing to check: the flow reads a lake, and may go on while the database is down."""
 
     def find_again(self, plan: Plan) -> NewRows:
-        """Along the chain that the plan was counted along, wherever the lake's readers have gone since."""
+        """Read along the chain that the plan was made with, even if the lake has another chain by now."""
         (part,) = plan.draft.inputs
         row = files.chain_of(part.source_id)
         if part.window is not None and part.window.after != part.window.upto:
@@ -90,7 +90,7 @@ class Load(TableFlowBase):
         return previewer.preview(request, every)
 
     def count_rows(self, after: int, upto: int) -> int:
-        """Rows in the committed batches `(after, upto]` of the lake table, as far as there are so many."""
+        """Count the rows in the committed batches `(after, upto]` of the lake table, as far as they exist."""
         row = _chain(self.spec, self.upstream)
         manifests = _manifests(_lake_table(self.spec), row, after, min(upto, files.length(row)))
         return sum(one.rows for one in manifests)
@@ -114,8 +114,8 @@ class Load(TableFlowBase):
         return upper
 
     def check_refillable(self) -> None:
-        """Refuse, by OutputDisagrees, a lake from which the target could not be filled from the beginning: a
-        manifest or a file is not there, or is not as it was committed, or there are none at all."""
+        """Raise OutputDisagrees if the target could not be filled from the lake's beginning: a manifest or a
+        file is missing or not as it was committed, or the lake has no batch."""
         spec, folder = self.spec, _lake_table(self.spec)
         row = _chain(spec, self.upstream)
         manifests = _manifests(folder, row, 0, files.length(row))
@@ -130,7 +130,7 @@ class Load(TableFlowBase):
             check_files(lake_files(folder.lake, folder.folder, [one]))
 
     def _column_changes(self, manifests: Sequence[Manifest]) -> Iterator[str]:
-        # A target that was just seen to be none yet need not be looked for again.
+        # A target that was just seen not to exist yet need not be asked for its columns.
         held = self.output.layout() if manifests and not self.is_seen_new else None
         if held is None:
             return
@@ -143,7 +143,7 @@ class Load(TableFlowBase):
 
 
 def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool:
-    """Whether all that the other flow has committed is loaded."""
+    """Whether the flow has loaded all batches up to the watermark of its extract (`upstream`)."""
     row = _chain(flow, upstream)
     loaded = _number(mark.position)
     after, _ = files.begins(flow, loaded, mark.source_id, str(_lake_table(flow)), row)
@@ -156,7 +156,7 @@ def _lake_table(flow: TableFlow) -> LakeTable:
 
 
 def _chain(flow: TableFlow, upstream: Watermark | None) -> Chain:
-    """The lake's batches as its readers follow them, up to what the ledger has counted."""
+    """The chain of the lake's batches, up to the extract's watermark (`upstream`)."""
     folder = _lake_table(flow)
     epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
     return chain(open_store(folder.lake), folder.folder, epoch, seq)
@@ -164,6 +164,8 @@ def _chain(flow: TableFlow, upstream: Watermark | None) -> Chain:
 
 @dataclass(frozen=True)
 class _LakeRows:
+    """Reads the rows of a load's batches from the lake's files."""
+
     flow: TableFlow
     output: Output
     row: Chain
@@ -185,7 +187,7 @@ class _LakeRows:
         return BatchRows(
             layout,
             sum(file.rows for file in found),
-            # Who reads the files directly would not see where their columns differ.
+            # An output that reads files directly would not see that their columns differ.
             files=found if as_they_are else (),
             splits=tuple(ParquetSplit(file, layout) for file in found),
             paths=tuple(dict.fromkeys(f"{folder.lake.path}/{file.path}" for file in found)),
@@ -203,20 +205,21 @@ def _refuse_removed(flow: TableFlow, manifests: Sequence[Manifest]) -> None:
 
 
 def _is_whole(flow: TableFlow, manifest: Manifest) -> bool:
-    """Also where the database cannot be asked whether the table has a cursor: its batches say it."""
+    """Whether each batch is the whole table. The manifest says it too, if the database cannot be asked."""
     return is_whole(flow) or manifest.cursor == COPY
 
 
 def _newest(manifest: Manifest) -> str | None:
-    """The time of the batch's newest row, or of the copy, at which its window ends."""
+    """The time at which the batch's window ends, of its newest row or of the copy; None: it is no time."""
     kind = "timestamp" if manifest.cursor == COPY else manifest.cursor
     at = to_moment(manifest.windows[0].upto, kind, None)
     return None if at is None else at.isoformat()
 
 
 def _newest_whole(folder: LakeTable, row: Chain, upto: int) -> Sequence[Manifest]:
-    """Of a lake that gets the whole table each time, what came last: from the last batch on that began where
-    the first one did. Those between them are of a version that read only what was new."""
+    """Find the batches of the last copy, in a lake that gets the whole table in each run: from the last batch
+    on whose window begins where the first one's does. Older versions of Tidegauge wrote incremental batches
+    in between."""
     manifests = _manifests(folder, row, 0, upto)
     begins = (None, manifests[0].windows[0].after)
     last = max(place for place, one in enumerate(manifests) if one.windows[0].after in begins)
@@ -224,6 +227,7 @@ def _newest_whole(folder: LakeTable, row: Chain, upto: int) -> Sequence[Manifest
 
 
 def _layout(flow: TableFlow, manifest: Manifest) -> Layout:
+    """The layout of a batch's rows. Raises OutputDisagrees if the mode needs a key and none is known."""
     key = manifest.key or flow.options.key
     if not key and flow.options.mode.needs_key(OutputKind.DELTA):
         raise OutputDisagrees(

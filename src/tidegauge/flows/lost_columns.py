@@ -1,4 +1,4 @@
-"""Columns of the source that a target does not have: not brought yet, left out, or taken away."""
+"""Columns of the source that a target does not have: not added yet, left out, or dropped there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidegauge.model.table import Layout
 
 
 def judge_columns(pair: TablePair, found: Difference, *, known: str | None) -> Difference:
-    """The same with what is to be said of columns that were not compared, because the target lacks them.
+    """Add to a comparison's result what is known of columns that the target lacks, so were not compared.
 
-    `known`: the fingerprint of the source's columns at the last batch. Where they are still those, the target
-    had them all, and somebody has taken some away.
+    `known`: the fingerprint of the source's columns at the last batch. If it is still the same, the target
+    had all of them, so somebody has dropped some there.
     """
     if pair.layout is None:
         return found
@@ -36,10 +36,10 @@ def judge_columns(pair: TablePair, found: Difference, *, known: str | None) -> D
 
 
 def refuse_lost_columns(flow: TableFlow, output: Output, layout: Layout) -> None:
-    """Raise OutputDisagrees where batches of the flow wrote a column that these rows have, and the target has
-    it no more: added again, it would be empty in the rows that are there, and nobody would know.
+    """Raise OutputDisagrees if the target has lost a column that earlier batches wrote and new rows have.
 
-    A frozen target has the columns that it has.
+    Added again, the column would be NULL in the rows that are there, without a sign that values are lost.
+    Not for `drift: freeze`, which never adds a column.
     """
     table = output.capabilities.table
     if table is None or flow.options.drift is Drift.FREEZE:

@@ -1,7 +1,7 @@
-"""By which transform a Delta target was made.
+"""Which transform made the rows of a Delta target.
 
-The ledger keeps it as a text beside each watermark (`model.pending`): `DIGEST`, then ` by KEY` and ` whole`
-where they hold. Only this module knows what is in that text.
+The ledger keeps it as a text beside each watermark (`model.pending`): `DIGEST`, then optionally ` by KEY` and
+` whole`. Only this module reads and writes that text.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ _BY, _WHOLE = " by ", " whole"
 
 @dataclass(frozen=True)
 class MadeBy:
+    """The transform that a plan evaluates, and how."""
+
     transform: str
-    """A digest of it."""
+    """A digest of the transform."""
     counted_key: str | None = None
-    """A digest of the key of which each value was seen to come once, which evaluation by rows builds upon."""
+    """A digest of the key that was checked to be unique, as evaluation by rows needs; None: no check."""
     whole: bool = False
-    """The plan has to be evaluated whole, also by who resumes it."""
+    """Whether the plan has to be evaluated whole, also when it is resumed."""
 
     @classmethod
     def of(cls, flow: DeltaFlow) -> MadeBy:
-        """What a plan of the flow makes, as the flow is now."""
+        """What a plan of the flow, as it is now, writes into the target."""
         counted = flow.output.mode.one_row_per_key(OutputKind.DELTA) and not any(
             part.raw for part in flow.inputs
         )
@@ -50,11 +52,11 @@ class MadeBy:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the watermarks or the plan of a flow remember of what is in its target."""
+    """What the watermarks or the plan of a flow remember about the rows of its target."""
 
     made: tuple[MadeBy, ...]
     set_back: bool
-    """The target is of a later version than its watermark says."""
+    """Whether a watermark was set back by hand, so that the target has later changes than it says."""
 
     @classmethod
     def read(cls, texts: Iterable[str | None]) -> Origin:
@@ -67,21 +69,21 @@ class Origin:
         return any(one.whole for one in self.made)
 
     def is_of(self, now: MadeBy) -> bool:
-        """Whether everything was made by this transform."""
+        """Whether this transform made all rows of the target."""
         return all(one.transform == now.transform for one in self.made)
 
     def is_counted(self, now: MadeBy) -> bool:
-        """Whether each value of the flow's key was seen to come once, where that is of use."""
+        """Whether the key's values were checked to be unique; true also if no check is needed."""
         return now.counted_key is None or all(one.counted_key == now.counted_key for one in self.made)
 
     def is_known(self, now: MadeBy) -> bool:
-        """Whether everything was made by this transform, counted by this key or not at all."""
+        """Whether this transform made all rows of the target, and no other key was checked."""
         allowed = {replace(now, counted_key=key) for key in (None, now.counted_key)}
         return all(replace(one, whole=False) in allowed for one in self.made)
 
 
 def _digest(flow: DeltaFlow) -> str:
-    """Changes with the user's transform, as far as it can be seen, and with what its rows are kept out by."""
+    """A digest of the user's transform, as far as its source is known, and of checks that keep rows out."""
     match flow.transform:
         case Sql(text):
             body = text
@@ -92,7 +94,7 @@ def _digest(flow: DeltaFlow) -> str:
                 body = name
         case None:
             body = ""
-    # What is set aside is not in the target, as if a WHERE left it out.
+    # A check that sets rows aside keeps them out of the target, as a WHERE would.
     body += "".join(sorted(f"\n{_show(one.rule)}" for one in flow.expect if one.action.sets_aside))
     return hashlib.sha256(body.encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Delta tables that are vacuumed or optimized: what that needs of the project, and what came of it."""
+"""What vacuum and optimize share: the Delta tables, their readers, and the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OpenLedger = Callable[[], AbstractContextManager[LedgerReader]]
 
 
 def show_bytes(count: int) -> str:
-    """`812 B`, `3.4 MB`: one number is enough to judge by."""
+    """Write a size for people: `812 B`, `3.4 MB`."""
     amount, units = float(count), iter(("B", "kB", "MB", "GB", "TB"))
     unit = next(units)
     while amount >= 1000 and unit != "TB":
@@ -44,7 +44,7 @@ class MaintainedTable:
     table: TableRef
     location: str
     delta_flow: DeltaFlow | None = None
-    """The flow that writes it."""
+    """The flow that writes the table; None: it is no flow's table."""
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class TableSize:
     files: int
     bytes: int
     most: int
-    """Files in the partition that has most of them."""
+    """How many files the partition with the most files has."""
 
     def __str__(self) -> str:
         return f"{self.files:,} {'file' if self.files == 1 else 'files'}, {show_bytes(self.bytes)}"
@@ -68,32 +68,36 @@ class TableSize:
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """What was done to a table, or would be."""
+    """What was done to a table, or would be done by a real run."""
 
     target: MaintainedTable
     added: int | None = None
-    """Files that OPTIMIZE wrote; None, here and below: it was not asked for, or it is not known."""
+    """How many files OPTIMIZE wrote. None, here and below: it was not asked for, or is not known."""
     replaced: int | None = None
-    """Files that those stand for now."""
+    """How many files these replace."""
     retain: timedelta | None = None
+    """How long the vacuum keeps files that are no longer part of the table."""
     removed: int | None = None
-    """Files that the vacuum removed, or would remove."""
+    """How many files the vacuum removed, or would remove."""
     more: bool = False
-    """There are more of them than were counted."""
+    """Whether the vacuum would remove more files than `removed` counts."""
     before: TableSize | None = None
-    """Of an optimized table, as is what follows."""
+    """The table's size before OPTIMIZE; None: OPTIMIZE did not look at it."""
     after: TableSize | None = None
+    """The table's size after OPTIMIZE."""
     seconds: float | None = None
+    """How long OPTIMIZE, and a vacuum after it, took."""
     left_alone: str | None = None
-    """Why it was not compacted."""
+    """Why the table was not compacted; None: it was, or this was a vacuum."""
     done: bool = False
+    """Whether the work was done; False for a dry run or an error."""
     absent: bool = False
-    """The flow that writes it has not run yet."""
+    """Whether the table does not exist yet, because the flow that writes it has not run."""
     error: TidegaugeError | None = None
 
     @property
     def compacted(self) -> bool:
-        """Files were written anew."""
+        """Whether OPTIMIZE wrote files."""
         return bool(self.added)
 
     def to_json(self) -> dict[str, Any]:
@@ -124,7 +128,7 @@ class MaintenanceResult:
 
 
 class Maintenance:
-    """A project's tables and their readers, as the ledger shows them whenever it is asked."""
+    """The project, the places of its tables, and its ledger, for vacuum and optimize."""
 
     def __init__(self, project: Project, places: Places, ledger: OpenLedger) -> None:
         self._project = project
@@ -132,7 +136,7 @@ class Maintenance:
         self.places = places
 
     def flows(self) -> tuple[dict[str, FlowStatus], Readers]:
-        """The project's flows as the ledger shows them at this moment, and what each of them reads."""
+        """Ask the ledger for the flows' statuses, and for what each flow still has to read."""
         project = self._project
         with self._ledger() as ledger:
             statuses = {status.flow: status for status in ledger.status(project.pipeline)}
@@ -141,6 +145,7 @@ class Maintenance:
 
     @contextmanager
     def session_of(self, target: MaintainedTable) -> Iterator[SparkSession]:
+        """Open a Spark session of its own that may read and write the table."""
         if target.delta_flow is not None:
             with self.places.session(target.delta_flow) as session:
                 yield session
@@ -154,9 +159,9 @@ class Maintenance:
         one: Callable[[MaintainedTable], MaintenanceResult],
         tell: Callable[[str], None] | None = None,
     ) -> list[MaintenanceResult]:
-        """Work on several tables at once. `tell` hears of each as it begins.
+        """Call `one` for each table, several at once. `tell` gets the name of each table as it begins.
 
-        An error of one table is its result, and does not stop the others.
+        An error of one table becomes its result, and does not stop the others.
         """
 
         def safely(target: MaintainedTable) -> MaintenanceResult:
@@ -179,12 +184,12 @@ class Maintenance:
 
 
 def output_of(flow: DeltaFlow, places: Places) -> MaintainedTable:
-    """Raises TableMissing where the catalogue knows nothing of it yet."""
+    """The table that a flow writes. Raises TableMissing if the catalogue does not have it yet."""
     return MaintainedTable(flow.output.table, places.location(flow.output.table), flow)
 
 
 def open_log(target: MaintainedTable) -> ListedLog:
-    """The table's log, without Spark. Raises TableMissing where there is no Delta table yet."""
+    """Open the table's Delta log, without Spark. Raises TableMissing if there is no Delta table yet."""
     lake = lake_of(target.location, target.table.storage)
     try:
         log = ListedLog(lake)

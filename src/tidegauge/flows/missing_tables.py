@@ -1,7 +1,8 @@
-"""Tables that the file means and the ledger has a watermark of, and that their database shows no more.
+"""Missing tables: the project file means them, the ledger has their watermarks, and their database no longer
+shows them.
 
-A user's edit of the file is no such thing: what `exclude:` or `tables:` leaves out now, and what came from
-another database, is passed over here.
+Tables that `exclude:` or `tables:` leaves out now, and tables that came from another database, are not
+missing: there a user has edited the file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Sync, TableName
 
 RecordedFlows = Mapping[str, str | None]
-"""The flows that have a watermark, each with the table that it was taken from, as the ledger names it."""
+"""The flows that have a watermark, each with the `source_id` of its table; None: after a reset."""
 
 
 def find_recorded(ledger: LedgerReader, pipeline: str) -> RecordedFlows:
@@ -25,14 +26,14 @@ def find_recorded(ledger: LedgerReader, pipeline: str) -> RecordedFlows:
 
 
 def find_remembered(statuses: Iterable[FlowStatus]) -> tuple[str, ...]:
-    """Every flow that the ledger has heard of and that was not forgotten since."""
+    """The names of all flows in the ledger, except those that were forgotten."""
     return tuple(one.flow for one in statuses if one.undo is None or not one.undo.forgot)
 
 
 def find_missing(
     sync: Sync, source: Source, catalogue: Sequence[TableName], recorded: RecordedFlows
 ) -> dict[TableName, TableMissing]:
-    """Each with the error of its flow."""
+    """Find the missing tables of a sync, each with the error to report."""
     there = set(catalogue)
     candidates = [
         table
@@ -51,7 +52,7 @@ def find_missing(
 
 
 def refuse_forgotten(flow: str, undo: Undo) -> OutputNotEmpty:
-    """The error of a flow that was forgotten, and whose table is there again."""
+    """Make the error for a flow that was forgotten and whose table is there again."""
     return OutputNotEmpty(
         f"{flow} was forgotten at {undo.at:%Y-%m-%d %H:%M:%S} UTC, and is there again",
         hint=f"to go on from where it stood: `tidegauge watermark undo -t {flow}`; to read everything again:"
@@ -60,7 +61,7 @@ def refuse_forgotten(flow: str, undo: Undo) -> OutputNotEmpty:
 
 
 def _came_from(database: str, source_id: str | None) -> bool:
-    """None: after a reset, any will do."""
+    """Whether a watermark was taken from this database. None, as after a reset, suits any database."""
     return source_id is None or source_id.startswith(f"{database}#")
 
 

@@ -1,4 +1,4 @@
-"""Which tables of a database's catalogue `tables:` means, and why a name in it means none."""
+"""Which tables of a database's catalogue the names in `tables:` mean, and why a name means none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge.model.spec import Sync, TableName
 
 
 def pick_tables(sync: Sync, catalogue: Sequence[TableName]) -> list[TableName]:
-    """In the order of `tables:`."""
+    """The tables of the catalogue that the sync reads, in the order of `tables:`."""
     picked = dict.fromkeys(
         table for name in sync.tables for table in catalogue if matches(table, name, sync.source)
     )
@@ -20,7 +20,7 @@ def pick_tables(sync: Sync, catalogue: Sequence[TableName]) -> list[TableName]:
 
 
 def find_named_views(sync: Sync, source: Source, catalogue: Sequence[TableName]) -> list[TableName]:
-    """Views that `tables:` names in full; a pattern leaves them out."""
+    """The views that `tables:` names in full. A pattern never means a view."""
     names = [name for name in find_unmatched(sync, catalogue) if not is_pattern(name)]
     if not names:
         return []
@@ -29,6 +29,7 @@ def find_named_views(sync: Sync, source: Source, catalogue: Sequence[TableName])
 
 
 def find_unmatched(sync: Sync, catalogue: Sequence[TableName]) -> list[str]:
+    """The names and patterns of `tables:` that match nothing in the catalogue."""
     return [name for name in sync.tables if not any(matches(table, name, sync.source) for table in catalogue)]
 
 

@@ -19,7 +19,7 @@ def is_pattern(text: str) -> bool:
 
 
 def matches(table: TableName, pattern: str, database: Database) -> bool:
-    """By the full name; a pattern without a schema means the connection's own."""
+    """Whether a name or pattern means this table. Without a schema it means the connection's own schema."""
     name = str(table)
     if name == pattern or fnmatchcase(name, pattern):
         return True
@@ -41,7 +41,7 @@ def stage_flow(table: TableName | str, stage: Stage) -> str:
 
 
 def stage_of(name: str) -> Stage | None:
-    """The stage that a flow's name ends in."""
+    """The stage at the end of a flow's name; None: it has none."""
     return next((stage for stage in Stage if name.endswith(f"/{stage}")), None)
 
 
@@ -52,13 +52,13 @@ def table_of(name: str) -> str:
 
 
 def table_named(database: Database, name: str) -> TableName:
-    """The table of a flow, or one that is named in the file."""
+    """The table that a flow's name, or a name in the project file, means."""
     found = split_name(database, table_of(name))
     return found if found.schema is not None else TableName(default_schema(database), found.table)
 
 
 def first_flow(sync: Sync, table: TableName) -> str:
-    """The flow of a table that reads the database itself."""
+    """The name of the table's flow that reads the database."""
     return flows_of(sync, table)[0]
 
 

@@ -1,4 +1,4 @@
-"""The flow of a spec: the one place that tells the kinds of flow apart."""
+"""Open a flow from its spec: the one place that tells the kinds of flow apart."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 
 
 def open_flow(spec: AnyFlow, resources: FlowResources) -> Flow:
-    """Connects to nothing."""
+    """Make the flow that a spec describes. Connects to nothing."""
     if isinstance(spec, DeltaFlow) and spec.by_column is not None:
         from tidegauge.flows.by_column import ColumnTransform
 
         return ColumnTransform(spec, resources)
     if isinstance(spec, DeltaFlow):
-        # Not before it is needed: who has tables alone shall not wait for a parser of SQL.
+        # Imported late, because it loads the SQL parser, which projects of tables alone do not need.
         from tidegauge.flows.delta import DeltaTransform
 
         return DeltaTransform(spec, resources)

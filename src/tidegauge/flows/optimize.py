@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LARGE = 96 * 1024 * 1024
-"""Bytes of an average file that is not worth writing again."""
+"""Average file size, in bytes, from which files are not worth rewriting."""
 _LOOKED_AT = 200
-"""Commits, newest first, among which the last OPTIMIZE is looked for."""
+"""How many of the newest commits are searched for the last OPTIMIZE."""
 
 
 def optimize(
@@ -43,16 +43,16 @@ def optimize(
     force: bool = False,
     rarely: bool = False,
 ) -> MaintenanceResult:
-    """Small files become large ones, sorted by `zorder` or the columns that the flow declares.
+    """Merge small files into large ones, sorted by `zorder`, or else by the columns that the flow declares.
 
-    Their statistics (rows, NULLs, least and greatest value) are written anew with them. One commit that
-    changes no row, so that readers go on; killed before it, nothing has happened. A table for which it does
-    not pay is left as it is, unless `force`: that is found out from its log, without Spark.
+    The new files get new statistics (rows, NULLs, least and greatest value). It is one commit that changes no
+    row, so readers go on; a process that dies before the commit changes nothing. A table for which it does
+    not pay is left as it is, unless `force`: the table's log tells that, without Spark.
 
-    `clean`: vacuum it afterwards; `rarely`: where that pays too. A vacuum that a reader forbids is the
-    answer's error, and the table is compacted all the same.
+    `clean`: vacuum the table afterwards; with `rarely`, only if that pays. If a reader forbids the vacuum,
+    the result has that error, and the table is compacted all the same.
     """
-    columns = tuple(zorder) or _declared(target)
+    columns = tuple(zorder) or _find_zorder(target)
     begun = time.monotonic()
     before, left_alone = look_at(target, columns)
     if left_alone is not None and not force:
@@ -72,17 +72,19 @@ def optimize(
 
 
 def look_at(target: MaintainedTable, zorder: Sequence[str] | None = None) -> tuple[TableSize, str | None]:
-    """The table's files, and why it is better left alone; None: compacting it pays.
+    """Return the table's size, and why it is better left alone; None: compacting it pays.
 
-    Raises TableMissing where it is not there yet.
+    Raises TableMissing if the table does not exist yet.
     """
     log = open_log(target)
     size = measure(target, log)
-    return size, find_reason(size, _commits(target, log), _declared(target) if zorder is None else zorder)
+    return size, find_reason(
+        size, _read_commits(target, log), _find_zorder(target) if zorder is None else zorder
+    )
 
 
 def find_reason(size: TableSize, commits: Iterable[Commit], zorder: Sequence[str]) -> str | None:
-    """Why a table is better left alone, by its commits, newest first."""
+    """Why a table is better left alone; None: compacting it pays. `commits`: newest first."""
     if size.files < 2:
         return "it has no small files"
     if size.most < 2:
@@ -111,12 +113,12 @@ def measure(target: MaintainedTable, log: ListedLog) -> TableSize:
         raise damaged_error(target.location, error) from error
 
 
-def _declared(target: MaintainedTable) -> tuple[str, ...]:
+def _find_zorder(target: MaintainedTable) -> tuple[str, ...]:
     return target.delta_flow.output.zorder if target.delta_flow else ()
 
 
 def _is_optimize(commit: Commit, zorder: Sequence[str]) -> bool:
-    """Of the whole table, sorted by these columns."""
+    """Whether the commit optimized the whole table, sorted by these columns."""
     parameters = commit.info.get("operationParameters") or {}
     if commit.info.get("operation") != "OPTIMIZE" or _listed(parameters.get("predicate")):
         return False
@@ -125,13 +127,13 @@ def _is_optimize(commit: Commit, zorder: Sequence[str]) -> bool:
 
 
 def _listed(parameter: object) -> list[str]:
-    """A list among an operation's parameters, where most writers have it as the text of JSON."""
+    """Read a list from an operation's parameters: most writers keep it as JSON text."""
     found = json.loads(parameter or "[]") if isinstance(parameter, str) else parameter
     return [str(one) for one in found] if isinstance(found, list) else []
 
 
-def _commits(target: MaintainedTable, log: ListedLog) -> Iterator[Commit]:
-    """Newest first."""
+def _read_commits(target: MaintainedTable, log: ListedLog) -> Iterator[Commit]:
+    """Yield the newest commits of the log, newest first, up to the first that is missing."""
     for version in sorted(log.commits, reverse=True)[:_LOOKED_AT]:
         body = log.commit(version)
         if body is None:

@@ -1,4 +1,4 @@
-"""A change of a flow's watermark by hand: what is asked for, and what it would do.
+"""A change of a flow's watermark by hand: the request, and a preview of what it would do.
 
 Each kind of flow has its own previewer beside this one: `override_table`, `override_load`, `override_delta`.
 """
@@ -22,13 +22,15 @@ from tidegauge.model.watermark import Watermark
 
 @dataclass(frozen=True)
 class SetTo:
+    """Set the watermark to a timestamp or a position, as the user wrote it. One of them is given."""
+
     timestamp: str | None = None
     position: str | None = None
 
 
 @dataclass(frozen=True)
 class Reset:
-    pass
+    """Begin again at the beginning, without emptying the output."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Refresh:
 
 @dataclass(frozen=True)
 class CopyOf:
+    """Copy the watermark of another flow; `pipeline` None: of the same pipeline."""
+
     flow: str
     pipeline: str | None = None
 
@@ -47,22 +51,25 @@ class Imported:
     """The watermarks of a flow in an exported document."""
 
     position: Position | None
-    """Of the first input that the document names."""
+    """The position of the first input that the document names."""
     source_id: str | None
     inputs: Mapping[str, Position | None] = field(default_factory=dict)
-    """Of each input, by its name."""
+    """By input, its position."""
 
 
 @dataclass(frozen=True)
 class Import:
+    """Set the watermark to what a document says."""
+
     marks: Mapping[str, Imported]
-    """By flow."""
+    """By flow, what the document has."""
     shown: str
+    """What messages call the document."""
 
 
 @dataclass(frozen=True)
 class UndoLast:
-    pass
+    """Undo the last override of the flow."""
 
 
 OverrideRequest = SetTo | Reset | Refresh | CopyOf | Import | UndoLast
@@ -85,29 +92,30 @@ class OverridePreview:
     kind: str
     before: Position | None
     after: Position | None
-    """Of the first input, where there are several; `positions` has them all."""
+    """The new position of the first input; `positions` has those of all inputs."""
     skipped: int | None = 0
-    """Rows that would never be read; None: unknown."""
+    """How many rows would never be read; None: unknown."""
     again: int | None = 0
-    """Rows that would be read once more; None: unknown."""
+    """How many rows would be read again; None: unknown."""
     unknown: str | None = None
-    """Why they could not be counted."""
+    """Why the rows could not be counted; None: they were."""
     supersedes: str | None = None
-    """The plan that would end unfinished, in words."""
+    """The active plan that would end unfinished, in words."""
     holder: str | None = None
-    """Who works on the flow now and would lose it."""
+    """The runner that holds the flow now and would lose it, in words."""
     unended: Override | None = None
-    """One that was begun and is ended first."""
+    """An override that was begun before and is ended first."""
     downstream: tuple[str, ...] = ()
+    """The flows that read this flow's output."""
     dangers: tuple[str, ...] = ()
-    """Why it needs force."""
+    """Why the override needs `--force`."""
     notes: tuple[str, ...] = ()
     others: Mapping[str, Position | None] = field(default_factory=dict)
-    """Where the other inputs go."""
+    """By input, the new positions of the other inputs."""
     stands: bool = False
-    """Every input is there already."""
+    """Whether every input already has its new position."""
     stand: Stand = field(default_factory=Stand)
-    """Of the flow, as it was looked at."""
+    """Fence and plan of the flow when the preview was made."""
 
     @property
     def name(self) -> str:
@@ -140,10 +148,10 @@ class OverridePreview:
 
 
 class OverridePreviewer(ABC):
-    """One flow as the ledger shows it, and what a change by hand would do to it."""
+    """Previews overrides of one flow, as the ledger shows it."""
 
     emptied_when: str | None = " with the first batch that takes their place"
-    """When a full refresh deletes the target's rows, as a note ends; None: never."""
+    """The end of the note that says when a full refresh deletes the target's rows; None: it never does."""
 
     def __init__(self, flow: AnyFlow, status: FlowStatus | None, mark: Watermark | None) -> None:
         self._flow = flow
@@ -154,6 +162,7 @@ class OverridePreviewer(ABC):
             self.emptied_when = ""
 
     def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+        """Tell what the request would do. See `Flow.preview_override`."""
         flow, status = self._flow, self._status
         readers = downstream(flow, every)
         if isinstance(request, Reset) and flow.appends:
@@ -190,7 +199,7 @@ class OverridePreviewer(ABC):
         return counted
 
     def position_before(self) -> Position | None:
-        """Where the flow stands, or will once an override that was begun has ended."""
+        """The first input's position, as it will be once an override that was begun has ended."""
         found = self._mark.position if self._mark else None
         if self._unended is not None:
             found = self._unended.positions.get(self._flow.input, found)
@@ -199,6 +208,7 @@ class OverridePreviewer(ABC):
     def position_after(
         self, request: OverrideRequest, before: Position | None
     ) -> tuple[Position | None, list[str]]:
+        """The first input's new position, and what is dangerous about the request."""
         match request:
             case Reset() | Refresh():
                 return None, []
@@ -210,7 +220,7 @@ class OverridePreviewer(ABC):
                         hint="only the last one can be undone; `tidegauge history` shows what was done",
                     )
                 if undo is None or self._unended is not None:
-                    # From before the one begun.
+                    # Undo the override that was begun: its old position is still the watermark.
                     return self._mark.position if self._mark else None, []
                 return undo.positions.get(self._flow.input), []
             case SetTo() | CopyOf() | Import():
@@ -220,15 +230,15 @@ class OverridePreviewer(ABC):
     def find_position(
         self, request: OverrideRequest, before: Position | None
     ) -> tuple[Position | None, list[str]]:
-        """Where a request that names a position goes, and what is dangerous about it."""
+        """The position that a request names, and what is dangerous about it."""
 
     @abstractmethod
     def count_rows(self, preview: OverridePreview) -> OverridePreview:
-        """With the rows between the two positions, as far as they can be known."""
+        """Return the preview with the rows between the two positions counted, as far as they can be."""
 
     @abstractmethod
     def find_dangers(self, preview: OverridePreview) -> list[str]:
-        """What a position that a person names may do that he did not mean."""
+        """What setting this position may do that the person does not expect."""
 
     def find_notes(self, request: OverrideRequest) -> list[str]:
         notes = []
@@ -248,6 +258,7 @@ def name_plan(status: FlowStatus | None) -> str | None:
 
 
 def name_holder(status: FlowStatus | None) -> str | None:
+    """The runner that holds the flow now, in words; None: nobody does."""
     if status is None or status.state is not State.RUNNING or status.owner is None:
         return None
     until = f" until {status.lease_until:%Y-%m-%d %H:%M:%S} UTC" if status.lease_until else ""

@@ -1,4 +1,4 @@
-"""A change by hand to a flow that reads a table by a column."""
+"""Preview overrides of a flow that reads a table by a column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegauge.model.position import Position, RowPosition, Value
 
 
 class ColumnOverridePreviewer(OverridePreviewer):
-    """Its position is a value of the column."""
+    """Previews overrides of a flow whose position is a value of a column."""
 
     emptied_when = ""
 

@@ -1,4 +1,4 @@
-"""A change by hand to a flow between Delta tables."""
+"""Preview overrides of a flow between Delta tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegauge.model.watermark import Watermark
 
 
 class DeltaOverridePreviewer(OverridePreviewer):
-    """Its positions are versions, one for each input."""
+    """Previews overrides of a flow whose positions are table versions, one for each input."""
 
     emptied_when = ""
 
@@ -37,7 +37,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
         *,
         version_at: Callable[[DeltaInput, str], int],
     ) -> None:
-        """`version_at`: the version that an input had at a moment."""
+        """`version_at`: finds the version that an input had at a time."""
         self._delta_flow = flow
         self._version_at = version_at
         self._marks = {mark.input: mark for mark in marks}
@@ -54,7 +54,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
         return replace(made, others=self._others, stands=made.stands and there)
 
     def _find_positions(self, request: OverrideRequest) -> Mapping[str, Position | None]:
-        """Where the request puts inputs, by their names."""
+        """By input, the position that the request gives it. Inputs that stay where they are left out."""
         names = [part.name for part in self._delta_flow.inputs]
         match request:
             case Reset() | Refresh():
@@ -65,7 +65,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
                 return self._versions_at(timestamp)
             case Import(marks, _):
                 there = marks[self._delta_flow.name].inputs
-                # A snapshot is pinned anew by the next plan.
+                # Not the snapshots: the next plan pins them again.
                 moving = [part.name for part in self._delta_flow.moving]
                 return {name: there[name] for name in moving if name in there}
             case UndoLast():
@@ -121,7 +121,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
         ]
 
     def _versions_at(self, timestamp: str) -> dict[str, Position | None]:
-        """Of every incremental input: all that was committed up to then counts as read."""
+        """By incremental input, its version at that time: what was committed up to then counts as read."""
         if not self._at.get(timestamp):
             self._at[timestamp] = {
                 part.name: VersionPosition(self._version_at(part, timestamp))
@@ -130,7 +130,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
         return self._at[timestamp]
 
     def _versions(self, text: str) -> dict[str, Position | None]:
-        """`12` for a flow with one incremental input, `{"orders": 12, "customers": 3}` for any."""
+        """Parse `12`, for a flow with one incremental input, or `{"orders": 12, "customers": 3}`."""
         names = [part.name for part in self._delta_flow.moving]
         wrong = ConfigError(
             f"{self._delta_flow.name}: '{text}' does not say which version counts as read",

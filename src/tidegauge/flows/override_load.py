@@ -1,4 +1,4 @@
-"""A change by hand to a flow that reads a lake."""
+"""Preview overrides of a flow that reads a lake."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegauge.model.watermark import Watermark
 
 
 class LoadOverridePreviewer(OverridePreviewer):
-    """A flow that reads a lake: its positions are counts of committed batches."""
+    """Previews overrides of a flow whose positions are counts of the lake's committed batches."""
 
     _flow: TableFlow
 
@@ -37,7 +37,10 @@ class LoadOverridePreviewer(OverridePreviewer):
         upstream: Watermark | None,
         count: Callable[[int, int], int],
     ) -> None:
-        """`count`: the rows in the lake's batches after one number up to another."""
+        """`count`: counts the rows in the lake's batches after one number, up to another.
+
+        `upstream`: the watermark of the extract.
+        """
         super().__init__(flow, status, mark)
         self._count = count
         self._upstream = upstream

@@ -1,4 +1,4 @@
-"""A position as a person writes it, read as what the flow's cursor holds."""
+"""Parse a position as a person writes it into the kind of value that the flow's cursor holds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d(:\d\d)?(?:\.(\d+))?)?(
 
 
 def from_timestamp(source_table: SourceTable, text: str, like: Value | None) -> RowPosition:
-    """Everything up to this moment. `like` is a value of the cursor, which shows how the column writes it.
+    """The position that has read everything up to a timestamp.
 
-    Raises ConfigError, naming column and kind, for a cursor that is no timestamp, or a text that is none.
+    `like`: a value of the cursor, which shows how a text column writes timestamps. Raises ConfigError if the
+    cursor holds no timestamps, or the text is none.
     """
     if source_table.cursor_kind != "timestamp":
         raise ConfigError(
@@ -34,7 +35,7 @@ def from_timestamp(source_table: SourceTable, text: str, like: Value | None) -> 
 
 
 def from_text(source_table: SourceTable, text: str, like: Value | None) -> RowPosition | None:
-    """A plain value, or `{"cursor": …, "key": […]}` as `--json` shows it; `null` is the beginning."""
+    """Parse a plain value, or `{"cursor": …, "key": […]}` as `--json` shows it. `null` is the beginning."""
     try:
         body = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except ValueError:
@@ -43,9 +44,9 @@ def from_text(source_table: SourceTable, text: str, like: Value | None) -> RowPo
         return None
     cursor, key = (body.get("cursor"), body.get("key", [])) if isinstance(body, dict) else (body, [])
     if isinstance(body, dict) and set(body) - {"cursor", "key"}:
-        raise _odd(source_table, text)
+        raise _no_position_error(source_table, text)
     if not isinstance(cursor, str) or not isinstance(key, list):
-        raise _odd(source_table, text)
+        raise _no_position_error(source_table, text)
     if key and len(key) != len(source_table.key):
         names = ", ".join(part.name for part in source_table.key)
         raise ConfigError(
@@ -64,7 +65,7 @@ def from_text(source_table: SourceTable, text: str, like: Value | None) -> RowPo
 
 
 def check_fits(source_table: SourceTable, position: Position | None, source: str) -> RowPosition | None:
-    """A position that comes from elsewhere; `source` says from where."""
+    """Refuse a position from elsewhere that does not fit the table. `source`: what errors call it."""
     if position is None:
         return None
     if not isinstance(position, RowPosition):
@@ -92,32 +93,32 @@ def _moment(source_table: SourceTable, text: str, like: Value | None) -> Value:
         return _value(source_table, cursor, text.strip())
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
-        raise _unfit(source_table, cursor, text)
+        raise _wrong_value_error(source_table, cursor, text)
     day, minute, second, fraction, zone = match.groups("")
     if zone and cursor.kind in (ValueKind.TIMESTAMP, ValueKind.DATE):
-        _read_moment(day, minute, second, "", lambda: _unfit(source_table, cursor, text))
+        _read_moment(day, minute, second, "", lambda: _wrong_value_error(source_table, cursor, text))
         raise ConfigError(
             f"{source_table.table}: its cursor {cursor.name} is a {cursor.kind.value} without a zone, and"
             f" '{text}' names one",
             hint="write the digits as the column holds them, without a zone",
         )
-    whole = _read_moment(day, minute, second, zone, lambda: _unfit(source_table, cursor, text))
+    whole = _read_moment(day, minute, second, zone, lambda: _wrong_value_error(source_table, cursor, text))
     if cursor.epoch is not None:
         exact = whole.replace(microsecond=int(fraction[:6].ljust(6, "0")))
         return Value(ValueKind.INT, str(number_of(exact, cursor.epoch)))
     if cursor.kind is ValueKind.DATE:
         if whole.time().isoformat() != "00:00:00" or fraction.strip("0"):
-            raise _unfit(source_table, cursor, text)
+            raise _wrong_value_error(source_table, cursor, text)
         return Value(ValueKind.DATE, whole.date().isoformat())
     if cursor.kind is ValueKind.TEXT:
         return Value(ValueKind.TEXT, _write_like(whole, fraction, like, text))
-    # What is finer than the column can hold lies between two of its values: the lower one says the same.
+    # Digits that the column cannot hold are cut off: no row lies between the two values.
     digits = fraction[: cursor.scale]
     return Value(cursor.kind, whole.isoformat(sep=" ") + (f".{digits}" if digits else ""))
 
 
 def _read_moment(day: str, minute: str, second: str, zone: str, unfit: Callable[[], ConfigError]) -> datetime:
-    """To the second, in UTC where a zone is named."""
+    """Parse a time to the second, turned into UTC if it has a zone. Raises the error that `unfit` makes."""
     try:
         whole = datetime.fromisoformat(f"{day} {minute or '00:00'}{second or ':00'}")
         if not zone:
@@ -129,7 +130,7 @@ def _read_moment(day: str, minute: str, second: str, zone: str, unfit: Callable[
 
 
 def _write_like(whole: datetime, fraction: str, like: Value | None, text: str) -> str:
-    """A moment in the notation of another text; as it was given where there is none to go by."""
+    """Write a time in the notation of `like`; as it was given (`text`) if there is no such notation."""
     match = _WRITTEN.fullmatch(like.text) if like else None
     if match is None:
         return text
@@ -143,14 +144,14 @@ def _write_like(whole: datetime, fraction: str, like: Value | None, text: str) -
 
 def _value(source_table: SourceTable, part: OrderedColumn, given: Any) -> Value:
     if not isinstance(given, str):
-        raise _unfit(source_table, part, given)
+        raise _wrong_value_error(source_table, part, given)
     try:
         return Value(part.kind, given)
     except PositionError:
-        raise _unfit(source_table, part, given) from None
+        raise _wrong_value_error(source_table, part, given) from None
 
 
-def _unfit(source_table: SourceTable, part: OrderedColumn, given: object) -> ConfigError:
+def _wrong_value_error(source_table: SourceTable, part: OrderedColumn, given: object) -> ConfigError:
     kind = (
         "timestamp"
         if part is source_table.cursor and source_table.cursor_kind == "timestamp"
@@ -172,7 +173,7 @@ def _unfit(source_table: SourceTable, part: OrderedColumn, given: object) -> Con
     )
 
 
-def _odd(source_table: SourceTable, text: str) -> ConfigError:
+def _no_position_error(source_table: SourceTable, text: str) -> ConfigError:
     return ConfigError(
         f"{source_table.table}: {text} is not a position",
         hint="""give one value, or {"cursor": "…", "key": ["…"]} as `watermark get --json` shows it""",

@@ -1,4 +1,4 @@
-"""A change by hand to a flow that reads a database table."""
+"""Preview overrides of a flow that reads a database table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tidegauge.plan.draft import start
 
 
 class TableOverridePreviewer(OverridePreviewer):
-    """A flow that reads a database table, as ledger and source show it."""
+    """Previews overrides of a flow that reads a database table. It still works if the source is down, as far
+    as the source is not needed."""
 
     _flow: TableFlow
 
@@ -76,7 +77,7 @@ class TableOverridePreviewer(OverridePreviewer):
                 assert position is not None
                 return override_position.from_text(source_table, position, like), []
             case CopyOf(name, pipeline):
-                return self._copied(name, pipeline or self._flow.pipeline), []
+                return self._find_copied_position(name, pipeline or self._flow.pipeline), []
             case Import(marks, shown):
                 there = marks[self._flow.name]
                 after = override_position.check_fits(self._known_table(), there.position, shown)
@@ -88,7 +89,8 @@ class TableOverridePreviewer(OverridePreviewer):
             case _:
                 assert_never(request)
 
-    def _copied(self, name: str, pipeline: str) -> RowPosition | None:
+    def _find_copied_position(self, name: str, pipeline: str) -> RowPosition | None:
+        """The watermark to copy. `name`: a flow's, or a table's with or without its schema."""
         marks = self._ledger.watermarks(pipeline)
         names = (name, stage_flow(name, Stage.EXTRACT))
         found = next((mark for mark in marks if mark.flow in names), None)
@@ -104,6 +106,7 @@ class TableOverridePreviewer(OverridePreviewer):
         return override_position.check_fits(self._known_table(), found.position, shown)
 
     def _known_table(self) -> SourceTable:
+        """The source table; raises the source's error if it could not be asked."""
         if self._source_table is None:
             assert self._fault is not None
             raise self._fault
@@ -127,8 +130,8 @@ class TableOverridePreviewer(OverridePreviewer):
             )
         try:
             source = self._sources.of(self._flow.source)
-            low = start(_at_first(self._flow), source_table, before)
-            base = start(_at_first(self._flow), source_table, after)
+            low = start(_drop_lookback(self._flow), source_table, before)
+            base = start(_drop_lookback(self._flow), source_table, after)
             skipped = source.count(source_table, low, after) if after is not None and way != 1 else 0
             again = source.count(source_table, base, before) if before is not None and way != -1 else 0
         except (SourceError, ConfigError) as error:
@@ -158,6 +161,7 @@ class TableOverridePreviewer(OverridePreviewer):
         return [*dangers, *self._find_future(preview, after, moments)]
 
     def _find_future(self, preview: OverridePreview, after: RowPosition, moments: bool) -> list[str]:
+        """The danger of a position that lies past all rows there are; empty: it does not."""
         assert self._latest is not None
         if compare(RowPosition(after.cursor), RowPosition(self._latest), moments=moments) != 1:
             return []
@@ -186,6 +190,6 @@ class TableOverridePreviewer(OverridePreviewer):
         return notes
 
 
-def _at_first(flow: TableFlow) -> TableFlow:
-    """The flow as its first run sees it: a lookback re-reads whatever the watermark is."""
+def _drop_lookback(flow: TableFlow) -> TableFlow:
+    """The flow without its lookback, whose rows are read again whatever the watermark is."""
     return replace(flow, options=replace(flow.options, lookback=timedelta(0)))

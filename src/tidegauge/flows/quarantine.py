@@ -1,9 +1,9 @@
-"""The rows that a flow has set aside: counted, discarded, and taken up again.
+"""Show, discard and replay the rows that a flow between Delta tables has in quarantine.
 
-A row is never moved by itself where the law says what the target is: its flow is set back and evaluated anew
-under what is expected today. Only a target that only grows gets the rows themselves, in three commits: they
-are marked, appended under the mark's name, and taken out of the quarantine. Whoever comes after a process
-that died goes on with its mark.
+Usually a replay sets the flow back, so that its rows are evaluated again with today's expectations. Only a
+target that only grows gets the quarantined rows themselves, in three commits: they are marked, appended
+under the mark's name, and deleted from the quarantine. If the process dies in between, the next replay goes
+on with its mark.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 
 def name_besides(column: str) -> str:
-    """What a column of the quarantine is called beside the columns of a row."""
+    """Rename a column of the quarantine, so that it can stand beside the target's own columns."""
     return f"__tidegauge{'' if column[0] == '_' else '_'}{column}"
 
 
 class FlowQuarantine:
+    """The quarantine of a flow between Delta tables. Implements `RowsAside`."""
+
     def __init__(self, flow: DeltaFlow, places: Places) -> None:
         self.flow = flow
         self._places = places
@@ -48,11 +50,11 @@ class FlowQuarantine:
 
     @property
     def exists(self) -> bool:
-        """Raises OutputDisagrees where somebody has altered it."""
+        """Whether the quarantine table exists. Raises OutputDisagrees if somebody has altered it."""
         return self._table.look() is not None
 
     def show(self, examples: int) -> SetAside:
-        """What is there; nothing where there is no table."""
+        """Count the quarantined rows; none if there is no table. `examples`: how many rows to show."""
         if not self.exists:
             return SetAside(self.flow.name, self._table.place, 0, {})
         with self._session() as session:
@@ -67,49 +69,51 @@ class FlowQuarantine:
         return SetAside(self.flow.name, self._table.place, int(facts[0]), reasons, facts[1], facts[2], texts)
 
     def discard(self, reason: str, *, before_epoch: int | None = None) -> None:
-        """All of them, or those of earlier epochs."""
+        """Delete all quarantined rows, or only those of earlier epochs."""
         with self._session() as session:
             self._table.delete(session, reason, before_epoch=before_epoch)
 
     def set_back(self, marks: dict[str, Watermark]) -> OverrideRequest | None:
-        """From where the flow has to be evaluated anew, so that each of the rows is looked at again; None
-        where its target only grows."""
+        """The override after which the flow evaluates each quarantined row again; None if its target only
+        grows, so that `append` is the way."""
         flow = self.flow
         if flow.output.mode.facts.only_adds:
             return None
         after = {part.name: self._version(marks.get(part.name)) for part in flow.moving}
         first = flow.moving[0].name
         if flow.output.mode.facts.keeps_every_change:
-            after = self._first_windows()
+            after = self._find_first_versions()
         else:
-            # Whatever is read again, the whole is evaluated then.
+            # One version back is enough: a flow that was set back is evaluated whole.
             after[first] -= 1
         if any(version < 0 for version in after.values()):
             return Reset()
         return SetTo(position=json.dumps(after))
 
     def append(self, reason: str) -> int:
-        """Append the rows that are as expected today, and take them out of the quarantine: how many."""
+        """Move the rows that meet today's expectations from the quarantine to the target; return how many."""
         moved = 0
         with self._session() as session:
             delta_session.configure(session)
             for mark in self._table.marks(session):
                 moved += self._finish(session, mark, reason)
             mark = uuid.uuid4().hex
-            passed = self._passed(session)
+            passed = self._find_passing_rows(session)
             if self._table.mark(session, passed, mark):
                 moved += self._finish(session, mark, reason)
         return moved
 
     def _finish(self, session: SparkSession, mark: str, reason: str) -> int:
+        """Append the rows with a mark and delete them from the quarantine; return how many."""
         marked = self._table.rows(session).where(f"_replay = '{mark}'")
         many = marked.count()
         if many:
-            self._table.append(session, self._parsed(session, marked), mark, reason)
+            self._table.append(session, self._parse_rows(session, marked), mark, reason)
         self._table.delete(session, reason, mark=mark)
         return many
 
-    def _passed(self, session: SparkSession) -> DataFrame:
+    def _find_passing_rows(self, session: SparkSession) -> DataFrame:
+        """The rows that meet today's expectations: `row`, `_epoch` and `_seq`."""
         from pyspark.sql import functions as F  # noqa: N812
 
         tables = {part.name: part.table for part in self.flow.inputs}
@@ -117,14 +121,14 @@ class FlowQuarantine:
             self.flow,
             lambda name: session.read.format("delta").load(self._places.location(tables[name])),
         )
-        rows = self._table.rows(session).where(f"_replay IS NULL AND ({self._counting()})")
-        marked = checks.mark(self._parsed(session, rows, "row", "_epoch", "_seq"))
+        rows = self._table.rows(session).where(f"_replay IS NULL AND ({self._make_batch_condition()})")
+        marked = checks.mark(self._parse_rows(session, rows, "row", "_epoch", "_seq"))
         refused = any_of(checks.mask("fail", "quarantine", "drop"))
         names = ("row", "_epoch", "_seq")
         return marked.where(~refused).select(*(F.col(name_besides(name)).alias(name) for name in names))
 
-    def _counting(self) -> str:
-        """The batches whose other rows are in the target: what was read again since is set aside anew."""
+    def _make_batch_condition(self) -> str:
+        """SQL that is true for rows whose batch is still part of the target. Others were read again since."""
         table = self.flow.output.table
         now = TargetPlace(self.flow, lambda: self._places.find(table)).opened().epochs.standing()
         last = {now.epoch: now.logged or 0}
@@ -132,8 +136,8 @@ class FlowQuarantine:
             last |= {one: seq for one, seq in now.marker.closed.items() if one >= now.marker.emptied}
         return " OR ".join(f"(_epoch = {epoch} AND _seq <= {seq})" for epoch, seq in last.items())
 
-    def _parsed(self, session: SparkSession, rows: DataFrame, *besides: str) -> DataFrame:
-        """The rows with the target's own columns."""
+    def _parse_rows(self, session: SparkSession, rows: DataFrame, *besides: str) -> DataFrame:
+        """Parse the rows into the target's columns. `besides`: which of the quarantine's columns to keep."""
         from pyspark.sql import functions as F  # noqa: N812
 
         schema = session.read.table(delta_session.name_of(self.flow.output.table)).schema
@@ -142,9 +146,11 @@ class FlowQuarantine:
         parsed = rows.select(F.from_json("row", schema, {**EXACT, "mode": "FAILFAST"}).alias("it"), *kept)
         return parsed.select("it.*", *as_.values())
 
-    def _first_windows(self) -> dict[str, int]:
-        """Of each input, where the earliest batch began that has a row here; -1: at the beginning, or the log
-        does not tell any more."""
+    def _find_first_versions(self) -> dict[str, int]:
+        """By input, after which version the earliest batch with a quarantined row began.
+
+        -1: it began at the beginning, or the log does not tell any more.
+        """
         with self._session() as session:
             found = self._table.rows(session).select("_epoch", "_seq").distinct().collect()
         wanted = {(int(one[0]), int(one[1])) for one in found}

@@ -1,4 +1,4 @@
-"""The rows that a sync into a Delta table has set aside."""
+"""Show, discard and replay the rows that a sync into a Delta table has in quarantine."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _BESIDES = ("row", "_epoch", "_seq")
 
 
 class SyncDeltaQuarantine(FlowQuarantine):
+    """The quarantine of a sync into a Delta table."""
+
     def __init__(self, flow: TableFlow, places: Places) -> None:
         super().__init__(target_flow(flow), places)
         self._sync = flow
@@ -41,10 +43,13 @@ class SyncDeltaQuarantine(FlowQuarantine):
         if self._sync.options.mode.facts.only_adds:
             return None
         mark = marks.get(self._sync.input)
-        return Reset() if mark is None else set_back_to(self._sync, self._begins(mark.epoch))
+        return Reset() if mark is None else set_back_to(self._sync, self._find_batch_beginnings(mark.epoch))
 
-    def _begins(self, epoch: int) -> Iterator[Position | None]:
-        """Where the batches began that have rows here; None where the log does not tell any more."""
+    def _find_batch_beginnings(self, epoch: int) -> Iterator[Position | None]:
+        """Yield the position after which each batch with a quarantined row began.
+
+        None for a batch of another epoch, one that began at the beginning, or one that the log no longer has.
+        """
         with self._session() as session:
             found = self._table.rows(session).select("_epoch", "_seq").distinct().collect()
         wanted = {(int(one[0]), int(one[1])) for one in found}
@@ -59,12 +64,12 @@ class SyncDeltaQuarantine(FlowQuarantine):
         if wanted:
             yield None
 
-    def _passed(self, session: SparkSession) -> DataFrame:
-        """By the same marking as when the rows were read."""
+    def _find_passing_rows(self, session: SparkSession) -> DataFrame:
+        """The rows that meet today's expectations, checked in the same way as when a source is read."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        rows = self._table.rows(session).where(f"_replay IS NULL AND ({self._counting()})")
-        parsed = self._parsed(session, rows, *_BESIDES)
+        rows = self._table.rows(session).where(f"_replay IS NULL AND ({self._make_batch_condition()})")
+        parsed = self._parse_rows(session, rows, *_BESIDES)
         besides = [name_besides(name) for name in _BESIDES]
         fields = tuple(
             Field(one.name, one.dataType.simpleString(), one.dataType.simpleString())

@@ -1,4 +1,4 @@
-"""What a flow has in quarantine, as people see it."""
+"""A summary of a flow's quarantine, for people and `--json`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SetAside:
-    """What a flow has in quarantine."""
+    """A summary of a flow's quarantine."""
 
     flow: str
     table: str
+    """The quarantine table."""
     rows: int
     reasons: dict[str, int]
     """By check, how many rows fail it."""
     first: str | None = None
+    """When the oldest of the rows was quarantined."""
     last: str | None = None
+    """When the newest of the rows was quarantined."""
     examples: tuple[str, ...] = ()
+    """Some of the rows, as JSON."""
 
     def to_json(self) -> dict[str, Any]:
         return {

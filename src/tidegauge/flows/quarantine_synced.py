@@ -1,7 +1,7 @@
-"""The rows that a sync has set aside: counted, discarded, and taken up again.
+"""Show, discard and replay the rows that a sync into a warehouse has in quarantine.
 
-A target that has one row for each key, or a history, gets them from its source again: the watermark is set
-back to where the first of their batches began. To one that only grows the rows themselves are added.
+A target with one row for each key, or with a history, gets the rows from the source again: the watermark is
+set back to where the first of their batches began. A target that only grows gets the quarantined rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SyncQuarantine:
-    """Of a flow that ends in a warehouse."""
+    """The quarantine of a sync into a warehouse. Implements `RowsAside`."""
 
     def __init__(self, flow: TableFlow) -> None:
         self.flow = flow
@@ -37,7 +37,7 @@ class SyncQuarantine:
         self._target = self._output.target
 
     def show(self, examples: int) -> SetAside:
-        """What is there; nothing where there is no table."""
+        """Count the quarantined rows; none if there is no table. `examples`: how many rows to show."""
         target, quarantine = self._target, self._target.quarantine
         place = f"{target.warehouse.place}: {quarantine.table}"
         if not target.warehouse.is_there():
@@ -56,22 +56,22 @@ class SyncQuarantine:
         return SetAside(self.flow.name, place, len(found), dict(sorted(reasons.items())), first, last, texts)
 
     def discard(self, reason: str, *, before_epoch: int | None = None) -> None:  # noqa: ARG002 - the history has it
-        """All of them, or those of earlier epochs."""
+        """Delete all quarantined rows, or only those of earlier epochs."""
         with self._target.session() as session:
             self._target.quarantine.delete(session, before_epoch=before_epoch)
             session.commit()
 
     def set_back(self, marks: dict[str, Watermark]) -> OverrideRequest | None:
-        """From where the flow has to read again; None where its target only grows."""
+        """The override after which the flow reads each row again; None if its target only grows."""
         if self.flow.options.mode.facts.only_adds:
             return None
         mark = marks.get(self.flow.input)
         if mark is None or self.flow.options.mode.facts.replaces_all:
             return Reset()
-        return set_back_to(self.flow, self._begins(mark.epoch))
+        return set_back_to(self.flow, self._find_batch_beginnings(mark.epoch))
 
     def append(self, reason: str) -> int:  # noqa: ARG002 - the history has it
-        """Append the rows that are as expected today, and take them out of the quarantine: how many."""
+        """Move the rows that meet today's expectations from the quarantine to the target; return how many."""
         written, fields = self._output.written(), self._output.layout() or ()
         kept = tuple(field for field in fields if field.name in written)
         return replay_rows(self._target, kept or fields, self._mark, MARK_FIELDS, uuid.uuid4().hex)
@@ -83,8 +83,11 @@ class SyncQuarantine:
         finally:
             marker.close()
 
-    def _begins(self, epoch: int) -> list[Position | None]:
-        """Where the batches began that have rows here; one None where that is not known of one."""
+    def _find_batch_beginnings(self, epoch: int) -> list[Position | None]:
+        """The position after which each batch with a quarantined row began.
+
+        None for a batch of another epoch, one that began at the beginning, or one that is not known any more.
+        """
         target = self._target
         with target.session() as session:
             target.commits.is_there(session)
@@ -97,7 +100,10 @@ class SyncQuarantine:
 
 
 def set_back_to(flow: TableFlow, begins: Iterable[Position | None]) -> OverrideRequest:
-    """The earliest of them; all the way where one is not known, or they cannot be compared."""
+    """The override that sets a flow back to the earliest of these positions.
+
+    It is a reset if one of them is None, or they cannot be compared.
+    """
     known = list(begins)
     if all(isinstance(one, FilesPosition) for one in known):
         return SetTo(position=str(min(one.sequence for one in known if isinstance(one, FilesPosition))))

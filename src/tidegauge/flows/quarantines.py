@@ -1,4 +1,4 @@
-"""The quarantine of each flow that can have one: the one place that tells their kinds apart."""
+"""Open the quarantine of each flow that can have one: the one place that tells their kinds apart."""
 
 from __future__ import annotations
 
@@ -14,28 +14,35 @@ from tidegauge.model.watermark import Watermark
 
 
 class RowsAside(Protocol):
-    """The rows that a flow has set aside."""
+    """The quarantine of a flow."""
 
     @property
     def flow(self) -> AnyFlow: ...
 
     def show(self, examples: int) -> SetAside:
-        """What is there; nothing where there is no table. Raises OutputDisagrees where it was altered."""
+        """Count the quarantined rows, and show some as examples; none if there is no quarantine table.
+
+        Raises OutputDisagrees if somebody has altered the table.
+        """
 
     def discard(self, reason: str, *, before_epoch: int | None = None) -> None:
-        """All of them, or those of earlier epochs."""
+        """Delete all quarantined rows, or only those of earlier epochs. `reason`: for the history."""
 
     def set_back(self, marks: dict[str, Watermark]) -> OverrideRequest | None:
-        """From where the flow has to read again, so that each of the rows is looked at again; None where its
-        target only grows."""
+        """The override after which the flow reads or evaluates each quarantined row again.
+
+        None if the target only grows: then `append` replays the rows.
+        """
 
     def append(self, reason: str) -> int:
-        """Append the rows that are as expected today, and take them out of the quarantine: how many."""
+        """Move the rows that meet today's expectations from the quarantine to the target; return how many."""
 
 
 def quarantines(flows: Iterable[AnyFlow], places: Places, *, named: bool) -> list[RowsAside]:
-    """Of the flows that can have one. Unless they were `named`, a sync that expects nothing is not asked: its
-    warehouse need not even be there."""
+    """Open the quarantines of these flows. `named`: the user has named the flows.
+
+    Otherwise a sync without expectations is left out, so that its warehouse need not be reachable.
+    """
     found: list[RowsAside] = []
     for flow in flows:
         if isinstance(flow, DeltaFlow):

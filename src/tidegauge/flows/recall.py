@@ -1,4 +1,4 @@
-"""What an output keeps of the windows that were committed there, from which a ledger can be rebuilt."""
+"""Find a flow's watermarks from what its output keeps of committed windows, to rebuild a ledger."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MOMENTS = (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ, ValueKind.DATE)
 
 @dataclass(frozen=True)
 class RecalledFlow:
-    """Where a flow stands, by its output."""
+    """Epoch, last batch and watermarks of a flow, by what its output keeps."""
 
     epoch: int
     seq: int
     marks: Mapping[str, Recalled]
-    """By input."""
+    """By input, its watermark."""
     notes: tuple[str, ...] = ()
 
 
@@ -37,9 +37,10 @@ def recall_rows(found: RecalledEpoch) -> Recalled:
 
 
 def find_furthest(windows: Sequence[Window], *, moments: bool) -> Position | None:
-    """Where batches in this order have brought a watermark that reads rows.
+    """The watermark after batches with these windows, in this order.
 
-    A batch that read again below it (a backfill, a lookback) left it where it was.
+    A batch that read again below the watermark (a backfill, a lookback) has not moved it. `moments`: the
+    cursor is a timestamp.
     """
     stands: Position | None = None
     for window in windows:
@@ -48,18 +49,18 @@ def find_furthest(windows: Sequence[Window], *, moments: bool) -> Position | Non
             stands = upto or stands
             continue
         order = compare(stands, upto, moments=moments)
-        # Where only the database could tell, what goes on from here is what comes after it.
+        # Where only the database knows the order: a window that begins at the watermark moves it on.
         if order == -1 or (order is None and window.after == stands):
             stands = upto
     return stands
 
 
 def find_chain(folder: LakeTable, position: Position | None) -> tuple[str | None, list[str]]:
-    """Which chain of the lake's batches a load has counted along, as its watermark remembers it.
+    """Find the chain of the lake's batches that a load has counted along: the watermark's `source_id`.
 
-    The warehouse does not say. Where the lake has had more than one epoch, and they differ in what was
-    loaded, the one counts that has least in common with what the lake is now: what may have been loaded is
-    then loaded again, and nothing is left out.
+    The target does not keep it. If the epochs of the lake differ in the batches that were loaded, choose the
+    chain that shares the fewest batches with the present one: then some batches may be loaded again, but none
+    is left out. Also returns notes. Raises OutputDisagrees if more was loaded than the lake has.
     """
     if not isinstance(position, FilesPosition):
         return None, []
@@ -83,12 +84,13 @@ def find_chain(folder: LakeTable, position: Position | None) -> tuple[str | None
 
 
 def has_moments(found: RecalledEpoch) -> bool:
+    """Whether the cursor is a timestamp."""
     last = next((one.upto for one in reversed(found.windows) if one.upto is not None), None)
     return (found.cursor or cursor_of(last)) == "timestamp"
 
 
 def cursor_of(position: Position | None) -> str:
-    """The kind of a cursor, as a value of it shows; the next plan knows it for sure."""
+    """Guess the kind of a cursor (`timestamp` or `value`) from one of its values; empty: no row position."""
     if not isinstance(position, RowPosition):
         return ""
     cursor = position.cursor

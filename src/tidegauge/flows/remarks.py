@@ -1,5 +1,4 @@
-"""Parts of the project file that have no effect: an override of no table, a view under a pattern. Notes, not
-errors."""
+"""Remarks on parts of the project file that have no effect, such as an `override` that means no table."""
 
 from __future__ import annotations
 
@@ -21,8 +20,10 @@ _MOST = 5
 def remarks(
     project: Project, flows: Sequence[TableFlow], sources: Sources, recorded: RecordedFlows | None = None
 ) -> tuple[str, ...]:
-    """For people; `flows` are all that the file means. A database that cannot be asked has none: that it
-    cannot is said elsewhere."""
+    """Remarks for people. `flows`: all flows of the project's tables. `recorded`: the flows with a watermark.
+
+    There are no remarks on a database that cannot be asked: the run reports its error.
+    """
     said: list[str] = []
     others = {flow.name for flow in project.delta_flows}
     tables_only = {flow: taken for flow, taken in (recorded or {}).items() if flow not in others}
@@ -31,18 +32,18 @@ def remarks(
         try:
             source = sources.of(sync.source)
             found = [
-                *_views(sync, source),
-                *_skipped(sync, source, tables),
-                *_strangers(sync, tables, tables_only),
+                *_note_views(sync, source),
+                *_note_skipped_tables(sync, source, tables),
+                *_note_foreign_flows(sync, tables, tables_only),
             ]
         except TidegaugeError:
             continue
         said += [f"{sync.place}: {one}" if sync.place else one for one in found]
-        said += _overrides(sync, tables)
+        said += _note_unused_overrides(sync, tables)
     return tuple(said)
 
 
-def _overrides(sync: Sync, tables: Set[TableName]) -> Iterator[str]:
+def _note_unused_overrides(sync: Sync, tables: Set[TableName]) -> Iterator[str]:
     for pattern, options in sync.override.items():
         if any(matches(table, pattern, sync.source) for table in tables):
             continue
@@ -52,8 +53,8 @@ def _overrides(sync: Sync, tables: Set[TableName]) -> Iterator[str]:
         yield f"{where}the override '{pattern}' is of no table that is read here{meant}"
 
 
-def _views(sync: Sync, source: Source) -> Iterator[str]:
-    """A view that is named in full is an error already."""
+def _note_views(sync: Sync, source: Source) -> Iterator[str]:
+    """Note the views that patterns leave out."""
     patterns = [name for name in sync.tables if is_pattern(name)]
     if not patterns:
         return
@@ -70,7 +71,7 @@ def _views(sync: Sync, source: Source) -> Iterator[str]:
         )
 
 
-def _skipped(sync: Sync, source: Source, tables: Set[TableName]) -> Iterator[str]:
+def _note_skipped_tables(sync: Sync, source: Source, tables: Set[TableName]) -> Iterator[str]:
     every = (sync.options, *sync.override.values())
     if all(one.without_cursor is not WithoutCursor.SKIP for one in every):
         return
@@ -80,8 +81,8 @@ def _skipped(sync: Sync, source: Source, tables: Set[TableName]) -> Iterator[str
         yield f"`without_cursor: skip` leaves out {', '.join(found[:_MOST])}{more}"
 
 
-def _strangers(sync: Sync, tables: Set[TableName], recorded: RecordedFlows) -> Iterator[str]:
-    """Flows that the sync would have, if they had not come from another database."""
+def _note_foreign_flows(sync: Sync, tables: Set[TableName], recorded: RecordedFlows) -> Iterator[str]:
+    """Note flows of the ledger that this sync would have, had they not come from another database."""
     for flow, source_id in recorded.items():
         table = table_named(sync.source, flow)
         if table not in tables and first_flow(sync, table) == flow and means(sync, table):

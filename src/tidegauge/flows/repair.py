@@ -1,4 +1,4 @@
-"""The plan of a repair: one batch for rows that are missing or different, one for rows that are too many."""
+"""Plan a repair: a batch for rows that are missing or different, and one for rows that are too many."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from tidegauge.sources.direct import direct_reason
 
 @dataclass(frozen=True)
 class Unlike:
-    """What a comparison found, and where the flow stood then."""
+    """What a comparison found, and the watermark at that time."""
 
     difference: Difference
     position: RowPosition | None
-    """Up to which the source was compared."""
+    """The position up to which the source was compared."""
     seen: tuple[int, int]
     """Epoch and batch of the flow's watermark."""
 
 
 def find_unlike(flow: TableFlowBase) -> Unlike:
-    """Compare source and target. Raises ConfigError where there is no repair, NotCompared before a run."""
+    """Compare source and target. Raises ConfigError if there is no repair for the flow, NotCompared if it has
+    not run yet."""
     spec, mark = flow.spec, flow.mark
     check_repairable(flow)
     compared = flow.find_compared({one.flow: one for one in (flow.mark, flow.upstream) if one is not None})
@@ -51,6 +52,7 @@ def find_unlike(flow: TableFlowBase) -> Unlike:
 
 
 def check_repairable(flow: TableFlowBase) -> None:
+    """Raise ConfigError if the flow cannot be repaired key by key."""
     spec = flow.spec
     hint = f"`tidegauge backfill -t {spec.table}` reads a window again"
     if spec.output.in_lake:
@@ -65,7 +67,11 @@ def check_repairable(flow: TableFlowBase) -> None:
 
 
 def plan_repair(flow: Flow, *, shown: dict[str, Unlike], deletes: bool) -> PlannedWork:
-    """`shown`: what a person has agreed to. Found out again where a batch has been committed since."""
+    """Plan the repair of one flow. `deletes`: also delete rows that the source does not have.
+
+    `shown`: by flow, the differences that a person has agreed to repair. They are compared again if a batch
+    has been committed since.
+    """
     assert isinstance(flow, TableFlowBase)
     mark = flow.mark
     assert mark is not None

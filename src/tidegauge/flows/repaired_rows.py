@@ -1,7 +1,7 @@
 """The rows that a repair moves: found by a comparison when the batch is written, and read by their keys.
 
-So nobody else writes to the target between the comparison and the commit: the flow is claimed. A batch that
-is tried again finds what is still wrong, and a row that has changed since is read as it is now.
+The flow is claimed by then, so nobody else writes to the target between comparison and commit. A retry
+compares again, and reads rows as they are then.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RepairedRows:
+    """Reads the rows of a batch that repairs the target."""
+
     flow: TableFlow
     output: Output
     known: pa.Table | None = None
-    """The keys, as planning found them: since then nobody else has written a batch to the target."""
+    """The keys to repair, if planning has found them already. They still hold: the plan keeps others from
+    writing to the target."""
 
     def batch_data(self, batch: Batch) -> BatchRows:
         import pyarrow as pa
@@ -42,7 +45,7 @@ class RepairedRows:
         assert batch.repairs is not None
         position = batch.repairs.upto
         assert position is None or isinstance(position, RowPosition)
-        with Sources() as sources:  # of the thread that executes, which need not be the one that planned
+        with Sources() as sources:  # this thread's own: another thread may have planned
             source = sources.of(self.flow.source)
             pair = TablePair(self.flow, source, self.output, position, refuse_spark)
             if self.known is not None:
@@ -52,7 +55,7 @@ class RepairedRows:
 
 
 def read_keys(pair: TablePair, keys: pa.Table) -> BatchRows:
-    """The rows that have these keys now, of those up to the pair's position."""
+    """Read the rows that have these keys now, up to the pair's position."""
     condition = _key_condition(pair, keys)
     source_table = replace(pair.source_table, only=condition)
     first = Batch((Window(None, pair.position),), rows=keys.num_rows, empty=pair.position is None)
@@ -63,7 +66,7 @@ def read_keys(pair: TablePair, keys: pa.Table) -> BatchRows:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """`model.batch_data.Split`: of another one's rows those that have one of the keys."""
+    """A `Split` that keeps, of another split's rows, those with one of the keys."""
 
     split: Split
     keys: pa.Table
@@ -79,7 +82,7 @@ class KeptRows:
 
 
 def _key_condition(pair: TablePair, keys: pa.Table) -> str:
-    """SQL of the source that is true for rows with these keys; it may be for others. Empty: for all."""
+    """The source's SQL that is true for rows with these keys, and maybe for others. Empty: read all rows."""
     if not keys.num_rows:
         return "1 = 0"
     words, columns = WORDS[pair.flow.source.engine], {one.name: one for one in pair.source_table.columns}
@@ -99,6 +102,7 @@ def _key_condition(pair: TablePair, keys: pa.Table) -> str:
 
 
 def refuse_spark() -> SparkSession:
+    """Stands in for the start of Spark where a comparison must do without it."""
     raise ConfigError(
         "a table that can only be read through JDBC cannot be repaired key by key",
         hint="`tidegauge backfill` reads a window of it again",

@@ -1,4 +1,4 @@
-"""A table from a database to a warehouse or a Delta table, in one stage."""
+"""A flow from a database table to a warehouse or a Delta table, in one stage."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from tidegauge.flows.database import DatabaseFlow
 
 
 class Replicate(DatabaseFlow):
-    """Rows that the source no longer has are deleted from the target, where the user wants that."""
+    """A flow from a database to its target. It deletes rows that the source no longer has, if configured."""

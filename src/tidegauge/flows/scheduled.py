@@ -1,4 +1,4 @@
-"""Which flows a schedule is for, as far as the file alone tells."""
+"""Which flows each schedule is for, as far as the project file alone tells."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tidegauge.spark.jars import Needs
 
 @dataclass(frozen=True)
 class ScheduledPart:
-    """All that a project file has under one schedule: its flows are due together, and run in their order."""
+    """All flows of a project file under one schedule. They are due together, and run in the graph's order."""
 
     schedule: FlowSchedule
     project: Project
-    """With nothing else in it."""
+    """The project, reduced to these flows."""
     names: tuple[str, ...]
-    """Flows by their names, tables as `tables:` of a sync has them."""
+    """The names of the flows; for a sync the names and patterns of its `tables:`."""
 
 
 def find_scheduled(project: Project) -> list[ScheduledPart]:
-    """In the order in which the file first names each schedule."""
+    """The parts of a project, in the order in which the file first names their schedules."""
     own = [sync.schedule for sync in project.syncs] + [flow.schedule for flow in project.delta_flows]
-    # Views alone go by the schedule of the file.
+    # The file's own schedule last: it counts even where only views go by it.
     found = dict.fromkeys(one for one in (*own, project.schedule) if one is not None)
     parts = [_part(project, schedule) for schedule in found]
     return [part for part in parts if part.names]
 
 
 def digest(parts: Sequence[ScheduledPart]) -> str:
-    """Two files with the same digest schedule the same flows at the same times."""
+    """A digest of the schedules: two files with the same one schedule the same flows at the same times."""
     lines = sorted(
         f"{part.schedule}\t{_describe(sync)}" for part in parts for sync in part.project.syncs
     ) + sorted(f"{part.schedule}\t{flow.name}" for part in parts for flow in part.project.delta_flows)
@@ -58,7 +58,7 @@ def _part(project: Project, schedule: FlowSchedule) -> ScheduledPart:
     flows = tuple(flow for flow in project.delta_flows if flow.schedule == schedule)
     views = _views_of(project, {flow.name for flow in flows}, whole=schedule == project.schedule)
     names = [name for sync in syncs for name in sync.tables] + [flow.name for flow in flows]
-    # A vacuum has to ask every reader how far it is, so it is not for a part that does not know them all.
+    # A vacuum has to know all readers of a table, so only a part with all flows has optimize flows.
     whole = syncs == project.syncs and flows == project.delta_flows
     optimizes = project.optimizes if whole else ()
     names += [one.name for one in views] + [one.name for one in optimizes]
@@ -67,7 +67,10 @@ def _part(project: Project, schedule: FlowSchedule) -> ScheduledPart:
 
 
 def _views_of(project: Project, flows: set[str], *, whole: bool) -> tuple[ViewFlow, ...]:
-    """A view is made after what it reads; one that reads nothing of this project, by the file's schedule."""
+    """The views that read from these flows, directly or through other views.
+
+    `whole`: also views that read from no flow; they go by the file's own schedule.
+    """
     names = set(flows)
     chosen: dict[str, ViewFlow] = {}
     while True:

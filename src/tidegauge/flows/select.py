@@ -1,4 +1,4 @@
-"""From patterns over a database's catalogue to flows, and from a selection to some of them."""
+"""Make flows from the patterns of syncs and the databases' catalogues, and pick those that are selected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _W = TypeVar("_W", bound=DeltaFlow | ViewFlow | OptimizeFlow)
 
 
 class Sources:
-    """The open databases of one thread, each connected when it is first asked for."""
+    """The open databases of one thread. Each is connected when it is first asked for."""
 
     def __init__(self) -> None:
         self._open: dict[str, Source] = {}
@@ -68,18 +68,21 @@ class Sources:
 
 @dataclass(frozen=True)
 class Selection:
+    """What the words of a selection mean in a project."""
+
     flows: tuple[TableFlow, ...]
     delta_flows: tuple[DeltaFlow, ...]
     faults: tuple[tuple[str, TidegaugeError], ...]
-    """Syncs whose tables could not be found out, and names that mean no table, by a name to report them
-    under."""
+    """Errors to report, each with a name for it: of syncs whose tables are not known, and of names that mean
+    no table."""
     missing: Mapping[str, TidegaugeError] = field(default_factory=dict)
-    """By flow, why those cannot run whose table the database shows no more."""
+    """By flow, the error of a table that its database no longer shows."""
     views: tuple[ViewFlow, ...] = ()
-    """None, unless the command knows what to do with them; so with the next."""
+    """The selected views; empty for commands that do nothing with them."""
     optimizes: tuple[OptimizeFlow, ...] = ()
+    """The selected optimize flows; empty for commands that do nothing with them."""
     refused: tuple[TableFlow, ...] = ()
-    """What would be flows, had their tables a cursor and a key; each is part of a fault."""
+    """The flows of tables that lack a cursor or a key. Their errors are in `faults`."""
 
     @property
     def all_flows(self) -> tuple[AnyFlow, ...]:
@@ -99,12 +102,12 @@ def choose(
     recorded: RecordedFlows | None = None,
     views: bool = False,
 ) -> Selection:
-    """The flows of the project that are selected; all of them without a selection.
+    """Find the flows of the project that are selected; all of them without a selection.
 
-    `stage` leaves out the other stage of tables that have two. `recorded` are the flows with a watermark: a
-    table of theirs that has gone is still one of the project's. A database that cannot be reached, and a name
-    that means no table, is a fault of its own: the others' flows still run. Without `views` these and
-    optimize flows are left out, and a selection that means nothing else is refused.
+    `stage`: leave out the other stage of tables that have two. `recorded`: the flows with a watermark; if
+    such a flow's table is gone, the flow still belongs to the project. A database that cannot be reached, or
+    a name that means no table, becomes a fault: the other flows still run. Without `views`, views and
+    optimize flows are left out, and a selection of nothing else raises ConfigError.
     """
     found = _Found()
     for sync in project.syncs:
@@ -123,18 +126,18 @@ def choose(
 
 @dataclass
 class _Found:
-    """The flows of a project's tables, while they are being found."""
+    """Collects the flows of a project's tables."""
 
     flows: dict[str, TableFlow] = field(default_factory=dict)
     places: dict[tuple[str | None, ...], TableFlow] = field(default_factory=dict)
-    """The same, by where they write."""
+    """The same flows, by where they write."""
     origins: dict[str, Place | None] = field(default_factory=dict)
-    """By flow, where its sync stands in the file."""
+    """By flow, the place of its sync in the project file."""
     faults: list[tuple[str, TidegaugeError]] = field(default_factory=list)
     lost: list[tuple[Sync, TableName, TidegaugeError]] = field(default_factory=list)
-    """Tables that their database shows no more."""
+    """Tables that their database no longer shows."""
     errors: dict[str, TidegaugeError] = field(default_factory=dict)
-    """By flow, why one of such a table cannot run."""
+    """By flow, the error of such a table."""
     refused: list[TableFlow] = field(default_factory=list)
 
     def add_sync(
@@ -151,7 +154,7 @@ class _Found:
         except TidegaugeError as error:
             self.faults.append((f"{sync.source.name}: {', '.join(sync.tables)}", error))
             return
-        # What the file names no cursor for any more, and does not read without one, was taken out of it.
+        # A table that the file neither gives a cursor nor reads whole was taken out by the user.
         self.lost += [(sync, table, why) for table, why in lost.items() if is_read(sync, table)]
         self.faults += [
             (f"{sync.source.name}: {name}", explain_unmatched(sync, name, source, catalogue))
@@ -201,7 +204,7 @@ class _Found:
         )
 
     def check_apart(self, delta_flow: WrittenInFlows) -> None:
-        """Neither by its name nor by its output is it one of a sync's flows."""
+        """Refuse a flow of `flows:` that has the name or the output of a sync's flow."""
         twin = next((flow for flow in self.flows.values() if flow.target == delta_flow.target), None)
         if twin is not None:
             raise ConfigError(
@@ -213,6 +216,7 @@ class _Found:
         self.check_name(delta_flow)
 
     def check_name(self, flow: WrittenInFlows | OptimizeFlow) -> None:
+        """Refuse a flow of `flows:` that has the name of a sync's flow."""
         if flow.name in self.flows:
             raise ConfigError(
                 f"'{flow.name}' is a flow of `sync:`, at {self.origins.get(flow.name)}, and one of `flows:`",
@@ -224,9 +228,10 @@ class _Found:
         return {flow.name: self.errors[flow.name] for flow in flows if flow.name in self.errors}
 
     def add_lost(self, pipeline: str) -> None:
+        """Add the flows of tables that are gone, with their errors, unless other flows took their place."""
         for sync, table, why in self.lost:
             for flow in _flows(pipeline, sync, table, options_of(sync, table)):
-                # A flow that has its name or its place now is there, and reports itself what is not right.
+                # Another flow has this name or place now, and reports its own errors.
                 if flow.name in self.flows or (flow.reads is not None and _place(flow) in self.places):
                     break
                 self.flows[flow.name] = flow
@@ -239,8 +244,7 @@ def _pick(flows: Sequence[_W], names: Set[str]) -> tuple[_W, ...]:
 
 
 def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[TableFlow]:
-    """The flows of one sync, from what its database really has. Raises TableMissing for a name that means no
-    table."""
+    """The flows of one sync over a given catalogue. Raises TableMissing for a name that means no table."""
     for name in find_unmatched(sync, catalogue):
         raise refuse_unmatched(sync, name, catalogue)
     return [
@@ -252,9 +256,9 @@ def expand(pipeline: str, sync: Sync, catalogue: Sequence[TableName]) -> list[Ta
 
 def _flows(pipeline: str, sync: Sync, table: TableName, options: TableOptions) -> list[TableFlow]:
     name = str(table)
-    below = folder_name(_renamed(options, table) or name)
+    below = folder_name(_find_new_name(options, table) or name)
     folder = LakeTable(sync.via, below) if sync.via else None
-    target = _target(sync.to, below, _renamed(options, table) or table.table)
+    target = _target(sync.to, below, _find_new_name(options, table) or table.table)
     if folder is None:
         if isinstance(target, WarehouseTable) and sync.to == sync.source and target.table == table:
             raise ConfigError(
@@ -281,8 +285,8 @@ def _target(to: Database | Lake, folder: str, name: str) -> LakeTable | Warehous
     return DeltaFolder(to, folder) if to.delta else LakeTable(to, folder)
 
 
-def _renamed(options: TableOptions, table: TableName) -> str | None:
-    """The name that `rename` gives the table, where it gives one."""
+def _find_new_name(options: TableOptions, table: TableName) -> str | None:
+    """The name that `rename` gives the table's target; None without `rename`."""
     if not options.rename:
         return None
     return options.rename.replace("{table}", table.table).replace("{schema}", table.schema or "")
@@ -293,7 +297,7 @@ def target_name(database: Database, name: str) -> TableName:
 
 
 def _place(flow: TableFlow) -> tuple[str | None, ...]:
-    """Two flows must not share one. To some engines a name in other letters is the same name."""
+    """Where a flow writes, as a key: two flows must not have the same. Warehouses may ignore letter case."""
     match flow.output:
         case WarehouseTable(warehouse, table):
             return (warehouse.name, table.schema, table.table.casefold())
@@ -302,13 +306,13 @@ def _place(flow: TableFlow) -> tuple[str | None, ...]:
 
 
 def needs_of(flows: Sequence[GraphFlow]) -> set[Needs]:
-    """What Spark needs for these flows, besides the drivers."""
+    """Which jars Spark needs for these flows, besides JDBC drivers."""
     delta = {Needs.DELTA for flow in flows if flow.uses_delta}
     return delta | {Needs.S3 for flow in flows if flow.on_s3}
 
 
 def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:
-    """Whether a selection may mean what `tables:` calls by a name that is not there."""
+    """Whether the selection may mean a table of `tables:` that has no flow, so that its error is reported."""
     table = table_named(sync.source, name)
     return not selection or any(
         word.removeprefix("tag:") in sync.tags

@@ -27,7 +27,7 @@ def select_flows(flows: Sequence[_F], selection: Sequence[str]) -> tuple[list[_F
 
 
 def is_meant(flow: GraphFlow, word: str) -> bool:
-    """By a word without `+`."""
+    """Whether a word of a selection, without its `+`, means this flow."""
     if word.startswith(TAG) or not isinstance(flow, TableFlow):
         return is_called(flow, word)
     if flow.name == word or matches(flow.table, word, flow.source):
@@ -41,9 +41,10 @@ def is_meant(flow: GraphFlow, word: str) -> bool:
 
 
 def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
+    """Make the error for words that select no flow. `names`: those of all flows."""
     words = (*selection, *([f"--stage {stage}"] if stage else []))
     word = words[0].strip("+")
-    # A table's name means both its stages, and that is what people type.
+    # People usually type the table's name, which means both stages.
     known = list(names) if stage_of(word) else list(dict.fromkeys(map(table_of, names)))
     near = difflib.get_close_matches(word, known, n=3, cutoff=0.4)
     return ConfigError(
@@ -53,6 +54,7 @@ def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Seque
 
 
 def nothing_of_its_own(flows: Sequence[WithoutData]) -> ConfigError:
+    """Make the error for a selection of only views and optimize flows, where a command needs data."""
     names = ", ".join(flow.name for flow in flows)
     kinds = " and ".join(sorted({flow.kind_of_flow for flow in flows}))
     return ConfigError(

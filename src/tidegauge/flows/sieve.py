@@ -1,4 +1,4 @@
-"""The rows of a source that its flow's expectations let through: what the target has to be."""
+"""Filter a source's rows by its flow's expectations, to know which rows the target should have."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 class Sieve:
-    """A foreign key is not looked up again, for the other table moves on: a row that is in quarantine for
-    one, just as the source has it, was set aside, and any other was let through."""
+    """Separates rows that pass a flow's expectations from rows that the flow set aside.
+
+    Foreign keys are not looked up again, because the other table may have changed. Instead, a row counts as
+    set aside if exactly this row is in quarantine for a foreign key.
+    """
 
     def __init__(self, expect: Sequence[Expectation], layout: Layout, table: TargetTable) -> None:
         self._marks = Marks.of(expect)
@@ -34,7 +37,7 @@ class Sieve:
             self._marker.close()
 
     def pick(self, batch: pa.RecordBatch, *, passing: bool = True) -> pa.RecordBatch:
-        """The rows that are let through, or all the others."""
+        """The rows of a batch that pass; with `passing=False` the others."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

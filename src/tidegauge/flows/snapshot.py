@@ -1,8 +1,8 @@
-"""Plan a table without a cursor: it is read whole each time, and what differs is committed.
+"""Plan a table without a cursor: each run reads it whole and commits what differs.
 
-Into a target the first time, and whenever the columns have changed, all rows go, cut by key; later those that
-a comparison by key and row hash finds missing or different. A lake gets the whole table, if it is not as in
-the newest copy there.
+The first run, and a run after the columns have changed, writes all rows to the target, cut by key. Other runs
+write only the rows that a comparison by key and row hash finds missing or different. A lake gets the whole
+table, unless it is equal to the newest copy there.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 class SnapshotPlan:
     draft: Draft
     unlike: pa.Table | None = None
-    """The keys of the rows that go, where they are known."""
+    """The keys of the rows to write, if a comparison has found them; None: not compared."""
     may_have_more: bool = True
-    """The target may have rows that the source has not."""
+    """Whether the target may have rows that the source does not have."""
 
 
 def plan_snapshot(
@@ -52,7 +52,7 @@ def plan_snapshot(
     *,
     refreshing: bool,
 ) -> SnapshotPlan:
-    """Reads only."""
+    """Plan the table, by comparison with the output where that is possible. Reads only."""
     if not flow.output.in_lake and flow.options.mode.facts.only_adds:
         raise ConfigError(
             f"{flow.name} has no cursor, and mode append would add a changed row beside what it was before",
@@ -63,23 +63,25 @@ def plan_snapshot(
         if not isinstance(flow.output, LakeTable):
             return _plan_difference(flow, source, source_table, output, mark)
         if _is_like_newest(flow, flow.output, source_table):
-            return SnapshotPlan(_tell(_nothing_new(flow, source_table, source, mark), None))
+            return SnapshotPlan(_add_cost_note(_make_empty_draft(flow, source_table, source, mark), None))
     survey = source.survey_whole(source_table, batch_step(flow))
     made = draft(flow, source_table, None, survey)
-    # The watermark is when the table was read: no part of it moves there before the last.
+    # The watermark is the time at which the table was read, so only the last batch may move it.
     batches = [replace(batch, again=True) for batch in made.batches[:-1]]
-    return SnapshotPlan(_tell(replace(made, batches=(*batches, *made.batches[-1:])), sum_rows(survey.cuts)))
+    return SnapshotPlan(
+        _add_cost_note(replace(made, batches=(*batches, *made.batches[-1:])), sum_rows(survey.cuts))
+    )
 
 
 def _can_compare(flow: TableFlow, source_table: SourceTable, output: Output, mark: Watermark) -> bool:
-    """Whether the output is as an earlier run left it, and the source can be compared with it here."""
+    """Whether source and output can be compared here. The output must have batches with the same columns."""
     if not mark.seq or mark.fingerprint != source_table.fingerprint or output.layout() is None:
         return False
     if flow.options.execute is Execute.DATABASE:
-        return False  # its merge compares, and no row comes here
+        return False  # the merge inside the database compares
     if flow.options.read is Read.JDBC or direct_reason(source_table, flow.source):
         return False
-    # A row that is no longer as expected has to be looked at, though it is none that the target lacks.
+    # With expectations every row has to be checked again, also rows that have not changed.
     return not flow.options.expect and (flow.output.in_lake or not is_whole(flow))
 
 
@@ -87,8 +89,8 @@ def sum_rows(cuts: Sequence[Cut]) -> int:
     return sum(cut.rows for cut in cuts)
 
 
-def _nothing_new(flow: TableFlow, source_table: SourceTable, source: Source, mark: Watermark) -> Draft:
-    """The plan that leaves the watermark where it is, and knows the moment at which the table is read."""
+def _make_empty_draft(flow: TableFlow, source_table: SourceTable, source: Source, mark: Watermark) -> Draft:
+    """Make a draft without batches that leaves the watermark where it is. Its `checked` is the time now."""
     made = draft(flow, source_table, None, source.survey_whole(source_table, None))
     (part,) = made.inputs
     return replace(made, inputs=(replace(part, window=Window(mark.position, mark.position)),))
@@ -97,7 +99,7 @@ def _nothing_new(flow: TableFlow, source_table: SourceTable, source: Source, mar
 def _plan_difference(
     flow: TableFlow, source: Source, source_table: SourceTable, output: Output, mark: Watermark
 ) -> SnapshotPlan:
-    made = _nothing_new(flow, source_table, source, mark)
+    made = _make_empty_draft(flow, source_table, source, mark)
     found = compare_pair(TablePair(flow, source, output, None, refuse_spark), name_all=True)
     moved = found.missing + found.different
     (part,) = made.inputs
@@ -110,17 +112,17 @@ def _plan_difference(
         window = Window(mark.position, part.checked)
         batch = Batch((window,), rows=moved, repairs=Window(None, part.checked))
         made = replace(made, inputs=(replace(part, window=window),), batches=(batch,))
-    return SnapshotPlan(_tell(made, found.source_rows), unlike, may_have_more=found.extra > 0)
+    return SnapshotPlan(_add_cost_note(made, found.source_rows), unlike, may_have_more=found.extra > 0)
 
 
-def _tell(made: Draft, rows: int | None) -> Draft:
-    """With what it costs."""
+def _add_cost_note(made: Draft, rows: int | None) -> Draft:
+    """Add the note that the table is read whole, with its number of rows."""
     note = "no cursor: read whole in each run" + ("" if rows is None else f", {rows:,} rows")
     return replace(made, notes=(*made.notes, note))
 
 
 def _is_like_newest(flow: TableFlow, table: LakeTable, source_table: SourceTable) -> bool:
-    """Whether the newest copy in the lake has just the rows that the source has."""
+    """Whether the newest copy in the lake has exactly the rows that the source has."""
     manifests = load_committed(table.lake, table.folder)
     if not manifests or not source_table.key or manifests[-1].schema != source_table.layout.fields:
         return False

@@ -1,4 +1,4 @@
-"""Look once at all targets of a warehouse, instead of asking each flow's by itself."""
+"""Look at all targets of a warehouse at once, instead of asking for each flow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tidegauge.outputs.warehouse.standing import Expected, by_place, find_standi
 
 
 def look_at_targets(flows: Sequence[Flow]) -> None:
-    """Note of each flow whether its target `stands`. Never raises: a flow of which nothing is noted is asked
-    by itself, and reports what is wrong."""
+    """Set `stands` on the flows whose targets agree with the ledger (see `Flow.stands`). Never raises.
+
+    Planning asks the targets of other flows one by one, and so finds what is wrong with them.
+    """
     found = {flow.spec.name: flow for flow in flows if isinstance(flow, TableFlowBase)}
     expected = [
         Expected(flow.output.target, *((flow.mark.epoch, flow.mark.seq) if flow.mark else (0, 0)))
@@ -34,5 +36,5 @@ def look_at_targets(flows: Sequence[Flow]) -> None:
 
 
 def plans_quickly(flow: AnyFlow) -> bool:
-    """Whether a few questions tell what is new, so that one thread plans many such flows."""
+    """Whether a few questions tell what is new, so that one thread may plan many such flows."""
     return isinstance(flow, TableFlow) and not flow.uses_delta and flow.options.deletes is Deletes.NONE

@@ -1,4 +1,4 @@
-"""Delta tables that syncs fill: which flows read them, and that nothing else is written there."""
+"""Delta tables that syncs fill: link the flows that read them, and refuse other flows that write there."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _W = TypeVar("_W", bound=DeltaFlow | ViewFlow)
 
 
 def link_project(project: Project, flows: Sequence[TableFlow], *, known: bool) -> Project:
-    """The project, whose flows know which tables' flows fill what they read or look after.
+    """Return the project, with each flow linked to the syncs' flows that fill what it reads or looks after.
 
-    Not `known`: a database could not be asked, so there may be tables that none of these is about.
+    `known`: all tables of the syncs are known; False if a database could not be asked.
     """
     delta_flows = link_to_syncs(project.delta_flows, flows)
     optimizes = project.optimizes
@@ -32,9 +32,9 @@ def link_project(project: Project, flows: Sequence[TableFlow], *, known: bool) -
 
 
 def link_to_syncs(delta_flows: Sequence[_W], flows: Sequence[TableFlow]) -> tuple[_W, ...]:
-    """The flows, each with the names also of the tables' flows that fill what it reads.
+    """Return the flows, with the syncs' flows that fill their inputs added to their upstreams.
 
-    Raises ConfigError where a flow writes such a table too, or a table lies inside another one's folder.
+    Raises ConfigError if a flow writes to a table that a sync fills, or a table lies in another's folder.
     """
     filled = {_real(str(flow.output)): flow for flow in flows if flow.uses_delta}
     if not filled:
@@ -62,9 +62,9 @@ def link_to_syncs(delta_flows: Sequence[_W], flows: Sequence[TableFlow]) -> tupl
 def link_optimizes(
     optimizes: Sequence[OptimizeFlow], delta_flows: Sequence[DeltaFlow], flows: Sequence[TableFlow]
 ) -> tuple[OptimizeFlow, ...]:
-    """The optimize flows, each with the tables also that syncs fill and its words mean.
+    """Return the optimize flows, with the selected tables that syncs fill added to those they look after.
 
-    Raises ConfigError for a word that means nothing after all, and for a table that two of them look after.
+    Raises ConfigError for a word that means no flow, and for a table that two optimize flows look after.
     """
     filled = [flow for flow in flows if isinstance(flow.output, DeltaFolder)]
     taken: dict[str, OptimizeFlow] = {}
@@ -93,7 +93,7 @@ def link_optimizes(
 
 
 def _refuse_nesting(folder: str, name: str, filled: dict[str, TableFlow], place: Place | None) -> None:
-    """A table in the folder of another one: VACUUM there takes its files for rubbish."""
+    """Refuse a table in the folder of another one: VACUUM of the outer table would delete its files."""
     for other, flow in filled.items():
         if folder != other and (folder.startswith(f"{other}/") or other.startswith(f"{folder}/")):
             raise ConfigError(

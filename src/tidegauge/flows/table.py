@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NewRows:
-    """What an input has that the output does not have yet."""
+    """What is new in the source of a table's flow."""
 
     draft: Draft
     batch_data: ReadBatch
     changes: tuple[str, ...] = ()
     by_jdbc: bool = False
     unlike: pa.Table | None = None
-    """Keys that a comparison found, for the batch that brings their rows."""
+    """The keys that a comparison found, for the batch that writes their rows; None: there was none."""
     may_have_more: bool = True
-    """The output may have rows that the input has not."""
+    """Whether the output may have rows that the source does not have."""
 
 
 class TableFlowBase(ABC):
-    """Implements `flows.flow.Flow`, but for where the rows come from."""
+    """Implements `flows.flow.Flow`, except for where the rows come from."""
 
     def __init__(self, spec: TableFlow, resources: FlowResources) -> None:
         self.spec = spec
@@ -60,16 +60,16 @@ class TableFlowBase(ABC):
         self.output = self._open_output()
         self.mark = resources.mark(spec.name)
         self.upstream = resources.mark(spec.upstream)
-        """The watermark of the flow whose output it reads."""
+        """The watermark of the flow whose output this one reads; None: it reads no flow's output."""
         self.stands = False
 
     @abstractmethod
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
-        """`refreshing`: a full refresh was begun, and the first batch takes away what is there."""
+        """Plan what is new. `refreshing`: a full refresh was begun; its first batch empties the output."""
 
     @abstractmethod
     def find_again(self, plan: Plan) -> NewRows:
-        """The rows of a frozen plan."""
+        """Read the rows of a frozen plan again."""
 
     @abstractmethod
     def check_source(self) -> None:
@@ -78,46 +78,48 @@ class TableFlowBase(ABC):
     fingerprint: ClassVar[None] = None
 
     def check_transform(self) -> tuple[str, ...]:
-        """Rows go as they are."""
+        """Nothing to check: rows are written as they are."""
         return ()
 
     @property
     def inside(self) -> bool:
-        """Whether its rows never leave the database."""
+        """Whether the rows never leave the database."""
         return self.spec.options.execute is Execute.DATABASE
 
     def source(self) -> Source:
-        """Not asked by a flow that reads a lake, but for deleted rows: the database may be down."""
+        """The source database. A flow that reads a lake only asks it for deleted rows: it may be down."""
         return self._resources.sources.of(self.spec.source)
 
     def plan(self, *, limit: int | None = None, confirm_deletes: bool = False) -> PlannedWork:
         mark = self.mark
         refreshing = self._check_output()
         found = self.find_new(limit=limit, confirm_deletes=confirm_deletes, refreshing=refreshing)
-        draft, deletes = found.draft, self._deletes(confirm_deletes)
+        draft, deletes = found.draft, self._make_deleted_rows(confirm_deletes)
         if found.may_have_more and not refreshing:
             draft = deletes.plan(draft, self.source, mark.position if mark else None)
         seen = (mark.epoch, mark.seq) if mark else (0, 0)
         draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *_tell_expected(self.spec)))
-        # What was decided in an earlier plan is worth a note in this one, and no news for the history.
+        # The notes repeat what an earlier plan decided about columns; the history records it only once.
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
-        rows = _AllRows(found.batch_data, deletes, self._repaired(found.unlike), self.spec)
-        return self._work(draft, rows.batch_data, found.changes if news else (), by_jdbc=found.by_jdbc)
+        rows = _AllRows(found.batch_data, deletes, self._make_repaired_rows(found.unlike), self.spec)
+        return self._make_work(draft, rows.batch_data, found.changes if news else (), by_jdbc=found.by_jdbc)
 
     def refuse_lost_columns(self, layout: Layout) -> None:
-        """Raise OutputDisagrees for columns that the output has lost and that these rows would fill in part:
-        not where the flow reads from the beginning, or a backfill brings the values back."""
+        """Raise OutputDisagrees if the output has lost columns that new rows would fill only in part.
+
+        Not if the flow reads from the beginning, or a backfill brings the values back.
+        """
         from_beginning = self.mark is None or self.mark.position is None
         if not (from_beginning or is_whole(self.spec) or self._resources.restores_columns):
             refuse_lost_columns(self.spec, self.output, layout)
 
     @property
     def is_seen_new(self) -> bool:
-        """Whether nothing was ever committed, and there is no target: see `Flow.stands`."""
+        """Whether one look has shown that nothing was committed and no target exists: see `Flow.stands`."""
         return self.stands and (self.mark is None or (self.mark.epoch, self.mark.seq) == (0, 0))
 
     def _check_output(self) -> bool:
-        """Refuse one that does not agree with the ledger; whether a full refresh of it was begun."""
+        """Refuse an output that does not agree with the ledger. Returns whether a full refresh was begun."""
         mark = self.mark
         if not self.stands:
             check_agreement(self.spec, self.output, mark)
@@ -125,17 +127,21 @@ class TableFlowBase(ABC):
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
         found = self.find_again(plan)
-        rows = _AllRows(found.batch_data, self._deletes(confirm_deletes), self._repaired(), self.spec)
-        return self._work(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
+        rows = _AllRows(
+            found.batch_data, self._make_deleted_rows(confirm_deletes), self._make_repaired_rows(), self.spec
+        )
+        return self._make_work(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
 
     def read_repair(self, batch: Batch) -> BatchData:
-        """What a batch of a repair's plan moves or takes away."""
-        repaired = self._repaired()
-        return _AllRows(repaired.batch_data, self._deletes(False), repaired, self.spec).batch_data(batch)
+        """Read what a batch of a repair writes or deletes."""
+        repaired = self._make_repaired_rows()
+        return _AllRows(repaired.batch_data, self._make_deleted_rows(False), repaired, self.spec).batch_data(
+            batch
+        )
 
     @abstractmethod
     def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
-        """The watermark of an epoch that its output keeps, and what a person should know of it."""
+        """The watermark of an epoch that the output keeps, and notes on it for people."""
 
     def recall(self) -> RecalledFlow | None:
         found = recall(self.spec)
@@ -168,7 +174,7 @@ class TableFlowBase(ABC):
         return self.compare(mark.position, spark, epoch=epoch, known=mark.fingerprint)
 
     def find_compared(self, marks: Mapping[str, Watermark]) -> Watermark | None:
-        """The watermark that says up to which row of the source the output has everything."""
+        """The watermark up to which the output should have all rows of the source; None: there is none."""
         return marks.get(self.spec.name)
 
     def compare(
@@ -179,8 +185,10 @@ class TableFlowBase(ABC):
         epoch: int,  # noqa: ARG002
         known: str | None,
     ) -> Difference:
-        """Source against output up to a position; None: the output has no row with a cursor. `known`: the
-        fingerprint of the source's columns at the last batch."""
+        """Compare source and output up to a position; None: the output has no row with a cursor.
+
+        `known`: the fingerprint of the source's columns at the last batch.
+        """
         return verify_warehouse(self.spec, self.source(), self.output, position, spark, known=known)
 
     def open_output(self, plan: Plan) -> Output:
@@ -188,7 +196,7 @@ class TableFlowBase(ABC):
 
     @contextmanager
     def session(self, shared: Callable[[], SparkSession]) -> Iterator[Callable[[], SparkSession]]:
-        """One of its own for a Delta table, whose commits get their tag by a setting of the session."""
+        """Open a session of its own for a Delta table, whose commits get their tag from a session setting."""
         if not self.spec.uses_delta:
             yield shared
             return
@@ -203,10 +211,10 @@ class TableFlowBase(ABC):
             return self._resources.delta_tables.synced_output(self.spec, plan)
         return self._resources.open_output(self.spec)
 
-    def _work(
+    def _make_work(
         self, draft: Draft, batch_data: ReadBatch, changes: tuple[str, ...], *, by_jdbc: bool
     ) -> PlannedWork:
-        """With who will move the rows, as far as that can be known before."""
+        """Make the work of a plan, with who will move its rows, as far as that is known before."""
         many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
         asked = self.spec.options.execute is Execute.SPARK
         by_tasks = (many or asked) and self.output.capabilities.takes_tasks and not self.inside
@@ -222,14 +230,14 @@ class TableFlowBase(ABC):
             inside=self.inside,
         )
 
-    def _deletes(self, confirmed: bool) -> DeletedRows:
+    def _make_deleted_rows(self, confirmed: bool) -> DeletedRows:
         return DeletedRows(self.spec, self.output, confirmed=confirmed, reached=self._reached())
 
-    def _repaired(self, unlike: pa.Table | None = None) -> RepairedRows:
+    def _make_repaired_rows(self, unlike: pa.Table | None = None) -> RepairedRows:
         return RepairedRows(self.spec, self.output, unlike)
 
     def _reached(self) -> RowPosition | None:
-        """Up to where the source itself was looked at."""
+        """The position up to which the source database was looked at, by this flow or by its extract."""
         mark = self.upstream or self.mark
         reached = mark.checked or mark.position if mark else None
         return reached if isinstance(reached, RowPosition) else None
@@ -242,6 +250,8 @@ def _tell_expected(flow: TableFlow) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _AllRows:
+    """Reads batches of every kind: new rows, deleted rows and repaired rows."""
+
     rows: ReadBatch
     deletes: DeletedRows
     repaired: RepairedRows

@@ -1,4 +1,4 @@
-"""A table of a database and where it ends up in a warehouse, up to a position: what is to be compared."""
+"""A source table and its target, up to a position: the two sides of a comparison."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Only:
-    """SQL of each side that is true for the rows that are looked at."""
+    """SQL of each side that is true for the rows to compare."""
 
     source: str
     target: str
 
 
 class TablePair:
-    """Rows that an expectation sets aside count as if the source did not have them.
+    """A source table and its target.
 
-    Rows past the position, also those that went there while they are compared, are counted and not judged.
+    Rows that an expectation sets aside count as if the source did not have them. Rows past the position, even
+    those that got there during the comparison, are counted but not compared.
 
-    Columns that the target does not have (`drift: freeze`) are not judged either. Rows from below the
-    beginning (`initial`), which only a backfill brings, need not be there, and have to be right if they are.
+    Columns that the target does not have (`drift: freeze`) are not compared either. Rows below the beginning
+    (`initial`), which only a backfill brings, may be missing in the target, but must be right if they exist.
     """
 
     def __init__(
@@ -62,17 +63,17 @@ class TablePair:
         position = EVERY_ROW if flow.options.snapshot else position
         self.position = position
         self.layout = output.layout()
-        """None: the target is not there."""
+        """The target's columns; None: the target does not exist."""
         self.held: Mapping[str, Field] = {table.named(field.name): field for field in self.layout or ()}
         self.described = source.describe(flow.table, flow.options)
         """The source table with all its columns."""
-        # A check may look at a column that somebody took from the target.
+        # With expectations all columns are read: a check may need one that the target has lost.
         self.source_table = (
             self.described if flow.options.expect else _narrow(self.described, table, self.held)
         )
         self.key = [part.name for part in self.source_table.key]
         self.versions = flow.options.mode.facts.only_adds
-        """The target keeps every version of a row: keys are compared."""
+        """Whether the target keeps every version of a row. Then only keys are compared."""
         self.begin = start(flow, self.source_table, None)
         self.batches = [Batch((Window(self.begin, position),), empty=position is None)]
         if flow.options.null_cursor is NullCursor.INCLUDE:
@@ -81,13 +82,16 @@ class TablePair:
         self._spark = spark
 
     def compare(self, only: Only | None = None, *, name_all: bool = False) -> Difference:
-        """Row by row. `name_all`: the result has every key with which something is wrong."""
+        """Compare row by row. `name_all`: the result has every key that differs.
+
+        `only`: compare just these rows.
+        """
         source_table = replace(self.source_table, only=only.source) if only else self.source_table
         layout = self.source_table.layout
-        held = replace(layout, fields=tuple(map(self._as_held, layout.fields)))
+        held = replace(layout, fields=tuple(map(self._fit_to_target, layout.fields)))
         has_below = self.begin is not None and self.position is not None
         sieve = Sieve(self.flow.options.expect, layout, self.table)
-        # An earlier version of a row that is set aside may have passed, and what was added stays.
+        # Of a row that is set aside now, an earlier version may have passed and been appended.
         stays = self.versions and sieve.sets_aside
         with ExitStack() as stack:
             stack.callback(sieve.close)
@@ -121,8 +125,8 @@ class TablePair:
                 name_all=name_all,
             )
 
-    def _as_held(self, field: Field) -> Field:
-        """As the target has it, where the source's column became another kind of thing since."""
+    def _fit_to_target(self, field: Field) -> Field:
+        """The field with the target's type, if the target cannot hold the source's present type at all."""
         there = self.held.get(self.table.named(field.name))
         if there is None or self.table.fit(there, field, key=field.name in self.key) != Verdict.REFUSED:
             return field
@@ -130,7 +134,7 @@ class TablePair:
 
 
 def _narrow(source_table: SourceTable, table: TargetTable, held: Mapping[str, Field]) -> SourceTable:
-    """The table with the columns that the target has, and its key."""
+    """The source table with just its key and the columns that the target has."""
     if not held:
         return source_table
     key = [part.name for part in source_table.key]

@@ -1,4 +1,4 @@
-"""Vacuum Delta tables, and never what a flow of ours still has to read."""
+"""Vacuum Delta tables, without removing files that a flow of the project still has to read."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LOGGED = "spark.databricks.delta.vacuum.logging.enabled"
 _FEED = "_change_data"
 _VACUUMED = "VACUUM END"
 _VACUUM_AGAIN = timedelta(days=1)
-"""What became old enough since then is worth a look at every file of the table."""
+"""Least time between two vacuums: each one lists every file of the table."""
 _MOST = 1000
-"""Paths that a dry run of Delta's names at most."""
+"""How many paths Delta's dry run names at most."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check(maintenance: Maintenance, target: MaintainedTable, retain: timedelta | None) -> timedelta:
-    """How long a vacuum of this table keeps files. Raises WrongState if a reader still needs what would go.
+    """Return how long a vacuum of this table keeps files: `retain`, or else what the table's properties say.
 
-    Without `retain`: as long as the table's own properties say.
+    Raises WrongState if a reader still needs files that would go.
     """
     lake = lake_of(target.location, target.table.storage)
     try:
@@ -48,7 +48,7 @@ def check(maintenance: Maintenance, target: MaintainedTable, retain: timedelta |
         earliest = min(log.commits, default=log.latest + 1)
         readers = flows.of(target.location, state.table_id, earliest)
         first = min((reader.after for reader in readers), default=log.latest) + 1
-        commits = _commits(log, max(first, earliest))
+        commits = _read_commits(log, max(first, earliest))
         lost = needs(readers, commits, retain=kept, own=own, now=datetime.now(UTC))
     except OutputError as error:
         raise SourceError(f"{target.name}: {error.message}", hint=error.hint) from error
@@ -65,25 +65,24 @@ def check(maintenance: Maintenance, target: MaintainedTable, retain: timedelta |
 def vacuum(
     maintenance: Maintenance, target: MaintainedTable, retain: timedelta | None, *, dry_run: bool = False
 ) -> MaintenanceResult:
-    """Remove files that are older than `check` allows. A dry run only says what would go."""
+    """Remove files that are older than `check` allows. `dry_run`: only count them."""
     kept = check(maintenance, target, retain)
     hours = kept.total_seconds() / 3600
     with maintenance.session_of(target) as session, translate_spark_error(target.name):
-        # Delta's own check knows of no reader; ours has just asked each of them.
+        # Delta's own check does not know the readers; `check` has just asked each of them.
         session.conf.set(_CHECK, "true" if retain is None else "false")
         session.conf.set(_LOGGED, "true")
         words = f"VACUUM {target.sql} RETAIN {hours:.6f} HOURS{' DRY RUN' if dry_run else ''}"
         rows = session.sql(words).collect()
     if dry_run:
-        # Delta names folders of its feed too, which go only once they are empty.
+        # Delta also names folders of its change feed, which it removes only once they are empty.
         files = [row for row in rows if row[0].endswith(".parquet") or f"/{_FEED}" not in row[0]]
         return MaintenanceResult(target, retain=kept, removed=len(files), more=len(rows) >= _MOST)
     return MaintenanceResult(target, retain=kept, removed=_count_deleted(target), done=True)
 
 
 def find_vacuum_reason(target: MaintainedTable, now: datetime) -> str | None:
-    """Why a vacuum that keeps files as long as the table says would take nothing, or too little to look for;
-    None: it pays."""
+    """Why a vacuum with the table's own retention would remove nothing, or too little; None: it pays."""
     log = open_log(target)
     assert log.latest is not None
     try:
@@ -105,7 +104,7 @@ def find_vacuum_reason(target: MaintainedTable, now: datetime) -> str | None:
     return None
 
 
-def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
+def _read_commits(log: ListedLog, first: int) -> list[VacuumCommit]:
     assert log.latest is not None
     numbers = [number for number in range(first, log.latest + 1) if number in log.commits]
     parsed = [
@@ -126,7 +125,7 @@ def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
                 ),
                 default=None,
             ),
-            # A file that is gone already is nothing that a vacuum could take.
+            # Only files that still exist: a vacuum cannot remove others.
             feed=min(
                 (written[path] for one in commit.cdc if (path := unquote(one["path"])) in written),
                 default=None,
@@ -137,7 +136,7 @@ def _commits(log: ListedLog, first: int) -> list[VacuumCommit]:
 
 
 def _count_deleted(target: MaintainedTable) -> int | None:
-    """As the vacuum's own last commit says; None where it left none."""
+    """How many files the vacuum removed, by the commit that it left; None: it left none."""
     log = ListedLog(lake_of(target.location, target.table.storage))
     for number in sorted(log.commits, reverse=True)[:3]:
         for line in (log.commit(number) or b"").splitlines():
@@ -151,7 +150,7 @@ def _count_deleted(target: MaintainedTable) -> int | None:
 def _refuse_writer(
     target: MaintainedTable, status: FlowStatus | None, kept: timedelta, own: timedelta
 ) -> None:
-    """What a batch under way has written is in no version yet, and goes if it is older than is kept."""
+    """Refuse a short retention while the flow that writes the table runs: its uncommitted files could go."""
     if status is not None and status.state is State.RUNNING:
         raise WrongState(
             f"{target.name} is running, and files that it has not committed yet are no part of any version:"

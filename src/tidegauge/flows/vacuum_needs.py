@@ -1,9 +1,9 @@
-"""What a vacuum of a Delta table would take from those who still read older versions of it. Pure.
+"""What a vacuum of a Delta table would take from flows that still read older versions of it. Pure.
 
-A reader that has read up to version w still needs what the versions past w brought, and the table as it was
-at w. What of that is no part of the newest version is named by the commits past w themselves: files that one
-of them removed, and the files of its change feed. So a vacuum takes nothing from a reader exactly when
-nothing that these commits removed, or keep as changes, is old enough to go.
+A reader that has read up to version w still needs the changes of the versions past w, and the table as it was
+at w. The files for that are in the newest version, or the commits past w name them: as files that they
+removed, or as files of their change feed. So a vacuum takes nothing from the reader exactly when none of the
+files that these commits name is old enough to go.
 """
 
 from __future__ import annotations
@@ -15,39 +15,41 @@ from datetime import datetime, timedelta
 from tidegauge.model.retention import shown
 
 MARGIN = timedelta(minutes=5)
-"""Between the look and the vacuum the clock goes on."""
+"""Added to the age of files, for the time that passes between this check and the vacuum."""
 
 
 @dataclass(frozen=True)
 class VacuumCommit:
-    """One version of the table, as far as a vacuum goes by it."""
+    """What matters to a vacuum about one version of the table."""
 
     version: int
     removed: datetime | None = None
-    """When the first of the files went that it removed; None: it removed none."""
+    """When the commit removed files, of these the earliest time; None: it removed none."""
     feed: datetime | None = None
-    """When the first file of its change feed was written that is still there; None: it has none."""
+    """When the oldest existing file of its change feed was written; None: there is none."""
 
 
 @dataclass(frozen=True)
 class VacuumReader:
+    """A flow that reads the table, and from which version on it needs the files."""
+
     flow: str
     input: str
     after: int
-    """The last version that it needs no changes of; -1: it needs every version there is."""
+    """The last version whose changes it does not need; -1: it needs every version."""
     why: str
-    """What says so: `its watermark is version 7`."""
+    """The reason, for messages: `its watermark is version 7`."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a reader would lose."""
+    """Files that a reader needs and that a vacuum would remove."""
 
     reader: VacuumReader
     version: int
     """The first version whose files would go."""
     age: timedelta
-    """Of those files."""
+    """How old these files are."""
     kept: timedelta
     """How long a vacuum would keep them."""
 
@@ -69,10 +71,10 @@ def needs(
     own: timedelta,
     now: datetime,
 ) -> list[Need]:
-    """One for each reader who would lose something; none: the vacuum takes nothing from anyone.
+    """Find what each reader would lose, one `Need` for each reader at most.
 
-    `own` is the table's own retention: whatever a vacuum is told to keep, Delta forgets by it which files
-    were removed, and what it has forgotten goes.
+    `own`: the table's own retention. After that time Delta forgets which files were removed, and a vacuum
+    removes forgotten files even if it is told to keep more (`retain`).
     """
     found = []
     for reader in readers:

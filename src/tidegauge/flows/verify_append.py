@@ -1,4 +1,4 @@
-"""A target that only grows, proven: every row that the flow's batches gave it, as often as they did."""
+"""Verify a target that only grows: it must have every row that the batches appended, each as often."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 _STEPS = 40
-"""So many different reads are put together; a longer past is only searched for what the target lacks."""
+"""How many different reads are compared together. With more, only missing rows are looked for."""
 
 
 @dataclass(frozen=True)
 class AppendStep:
-    """What one batch read, or several that follow each other: how, and with which pins."""
+    """What one batch, or several batches in a row, read: which window, how, and which pinned versions."""
 
     window: Window
     way: ReadWay
@@ -40,8 +40,11 @@ class AppendStep:
 def compare_appended(
     proof: DeltaProof, session: SparkSession, target: DataFrame, *, lacking: bool
 ) -> Difference:
-    """Against what each batch read, where all of that can still be read. Else the rows that the inputs have
-    now have to be there, and what the target has besides is not judged."""
+    """Compare the target with what all batches read, if that can still be read.
+
+    Otherwise only check that the target has the rows of the inputs' present versions; other rows of the
+    target are not judged.
+    """
     try:
         steps = _join(proof, _steps(proof))
     except _NotKnownError as why:
@@ -54,6 +57,7 @@ def compare_appended(
 def _search(
     proof: DeltaProof, session: SparkSession, target: DataFrame, why: str, *, lacking: bool
 ) -> Difference:
+    """Look only for rows that the target lacks. `why`: the reason why no more is possible."""
     if any(part.snapshot for part in proof.flow.inputs):
         raise VersionsMissing(
             f"{proof.flow.name}: what its batches appended cannot be computed again: {why}",
@@ -77,12 +81,15 @@ def _rows(proof: DeltaProof, session: SparkSession, step: AppendStep) -> DataFra
 
 
 class _NotKnownError(Exception):
-    """Why what the batches read cannot be read again."""
+    """Raised with the reason why the reads of the batches cannot be repeated."""
 
 
 def _steps(proof: DeltaProof) -> list[AppendStep]:
-    """What the batches read, oldest first. Versions that the watermark was set past by hand are a step too:
-    their rows never came."""
+    """What the batches read, oldest first.
+
+    Versions that the watermark was set past by hand are a step too. Their rows never reached the target, so
+    the comparison shows them as missing.
+    """
     flow = proof.flow
     if len(flow.moving) != 1:
         raise _NotKnownError(f"{len(flow.moving)} of its inputs move")
@@ -107,7 +114,7 @@ def _steps(proof: DeltaProof) -> list[AppendStep]:
 
 
 def _read_batches(proof: DeltaProof) -> list[CommittedBatches]:
-    """All of them, newest first."""
+    """All batches of the flow, newest first."""
     look = proof.standing.look
     assert look is not None
     batches: list[CommittedBatches] = []
@@ -121,7 +128,10 @@ def _read_batches(proof: DeltaProof) -> list[CommittedBatches]:
 
 
 def _are_one(last: AppendStep, step: AppendStep, digests: Mapping[int, str | None]) -> bool:
-    """Whether a step can be read together with the one before it."""
+    """Whether a step can be read together with `last`, the step before it.
+
+    `digests`: by version, a digest of the columns.
+    """
     if last.way not in _BY_VERSION or (last.way, last.pins) != (step.way, step.pins):
         return False
     columns = {digests.get(_number(one.window.upto)) for one in (last, step)}
@@ -129,7 +139,7 @@ def _are_one(last: AppendStep, step: AppendStep, digests: Mapping[int, str | Non
 
 
 def _join(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
-    """The same in fewer reads: neighbours are one where nothing tells them apart, the columns included."""
+    """Join neighbouring steps that can be read together, and check that all can still be read."""
     part = proof.flow.moving[0]
     changes = [_number(step.window.after) for step in steps if step.way in _BY_VERSION]
     first = min(changes, default=LATEST)
@@ -151,7 +161,7 @@ def _join(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
 
 
 def _check(proof: DeltaProof, found: History, step: AppendStep) -> None:
-    """Raises where what a step read is not there any more."""
+    """Raise _NotKnownError if what a step read is not there any more."""
     table = proof.flow.moving[0].table
     after, upto = _number(step.window.after), _number(step.window.upto)
     for version in found.versions if step.way in _BY_VERSION else ():

@@ -1,7 +1,7 @@
-"""Source against a warehouse by hashes of blocks, which both databases compute themselves.
+"""Compare a source with a warehouse by hashes of blocks of rows, which both databases compute themselves.
 
-Where they are alike, the tables are equal, and no row has left its database. Where they are not, the keys
-that may differ are found by ever smaller blocks, and only their rows are read and compared.
+If the hashes are equal, so are the tables, and no row has left its database. If not, smaller and smaller
+blocks find the keys that may differ, and only their rows are read and compared.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tidegauge.sources.engines import find_engine
 
 
 def compare_by_blocks(pair: TablePair) -> Difference | str:
-    """What differs, with all keys; or why it has to be found out row by row, empty where that is plain.
+    """Return what differs, with all keys; or why rows must be compared one by one (empty: no need to say).
 
-    What stands in the way is no error here: the other way meets it too, or does without.
+    An error is returned as such a reason too: a comparison by rows raises it again, or works without.
     """
     forms = find_forms(pair)
     if isinstance(forms, str):
@@ -42,11 +42,11 @@ def compare_by_blocks(pair: TablePair) -> Difference | str:
 
 
 def find_forms(pair: TablePair) -> tuple[CanonicalForm, ...] | str:
-    """As what each column of the source table is hashed; or why there is no such thing."""
+    """Find in which canonical form each column is hashed; or return why hashes are not possible."""
     if any(one.action.sets_aside for one in pair.flow.options.expect):
         return "its expectations set rows aside, which the source cannot tell"
     if pair.sql is None:
-        return ""  # a Delta table, of which nobody expects it
+        return ""  # a Delta table is never compared by blocks, so there is nothing to explain
     if not pair.key:
         return "the table has no key"
     if not pair.held:
@@ -73,7 +73,7 @@ def _find_form(pair: TablePair, column: SourceColumn, there: Field | None) -> Ca
     if there is None:
         return f"the target has no column {column.name}, which is part of the key"
     field = field_of(column)
-    # Of a type that Spark does not have both sides give the text, or the bytes.
+    # For a type that Spark does not have, both sides give its text or its bytes.
     form = form_of(column.arrives, column.arrives if column.through else there.type)
     if form is None or pair.table.fit(there, field, key=column.name in pair.key) == Verdict.REFUSED:
         return f"column {column.name} is {column.arrives} at the source and {there.source_type} in the target"
@@ -100,7 +100,7 @@ def _compare(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Difference | 
     if ours.is_like(theirs):
         return found
     if pair.begin is not None and pair.position is not None:
-        # A backfill may have brought all there is from below the beginning.
+        # A backfill may have brought all rows from below the beginning.
         every = _windows(pair, [Batch((Window(None, pair.position),)), *pair.batches[1:]])
         whole = replace(here, where=every).whole()
         if whole.is_like(theirs):
@@ -116,7 +116,7 @@ def _compare(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Difference | 
         return counted
     only = Only(here.only(suspects.keys), there.only(suspects.keys))
     sure = pair.compare(only, name_all=True)
-    if not _are_meant(pair, forms, suspects.keys, sure):
+    if not _are_suspects(pair, forms, suspects.keys, sure):
         return "the two databases do not hash the same keys alike"
     return replace(
         sure,
@@ -126,11 +126,13 @@ def _compare(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Difference | 
     )
 
 
-def _are_meant(
+def _are_suspects(
     pair: TablePair, forms: tuple[CanonicalForm, ...], suspects: frozenset[int], found: Difference
 ) -> bool:
-    """Whether the keys that were read are those that were asked for, by our own hash of them: a server that
-    hashes a key otherwise would have left out its row."""
+    """Whether the keys of the differing rows hash to the suspects in this process too.
+
+    If not, a server hashes keys in another way, and may have left out rows that differ.
+    """
     by_name = dict(zip((column.name for column in pair.source_table.columns), forms, strict=True))
     key_forms = [by_name[name] for name in pair.key]
     return all(
@@ -151,7 +153,7 @@ def source_side(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Side:
     return Side(
         ask=pair.source.ask,
         words=words,
-        # An index hint is for a table.
+        # `whole`, an index hint, can only follow a table's name.
         table=pair.source_table.relation or f"{name(pair.source_table.table)}{words.whole}",
         where=_windows(pair, pair.batches),
         row=row,
@@ -176,9 +178,9 @@ def target_side(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Side:
 
 
 def _hashes(pair: TablePair, words: HashWords, hashed: dict[str, HashedColumn]) -> tuple[str, str]:
-    """SQL of the hash of a key, and of a row."""
+    """SQL for the hash of a key, and for the hash of a row."""
     key = words.hash([hashed[name] for name in pair.key])
-    # Of all versions of a row only the keys are compared.
+    # If the target keeps all versions of a row, only keys are compared.
     return key, key if pair.versions else words.hash(list(hashed.values()))
 
 

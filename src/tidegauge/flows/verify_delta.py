@@ -1,8 +1,8 @@
-"""A flow between Delta tables, proven: its transform over whole inputs, as they were at its watermark,
-against its target.
+"""Verify a flow between Delta tables: compare its target with the transform over whole inputs, as they were
+at the watermark.
 
-What each mode promises is what is compared. A pinned table's own changes touch nothing, so that a target may
-have rows as any of the versions made them that were pinned for its batches.
+What is compared depends on the mode. Changes of a pinned input do not update the target, so a row may be as
+any version of it made it that was pinned for an earlier batch.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOOKS = 3
+"""How often ledger and target are read again until both stand at the same batch."""
 
 
 @dataclass(frozen=True)
 class DeltaProof:
-    """A flow at one moment: what its target holds, and the version of each input that made it."""
+    """A flow at one moment: its target, and the versions of the inputs that the target was made from."""
 
     flow: DeltaFlow
     where: str
     """The target's location."""
     standing: EpochStanding
-    """With the target's log at the version that is compared."""
+    """The target's epoch, and its log at the version that is compared."""
     versions: Mapping[str, int]
-    """Of each input, as the watermark says."""
+    """By input, the version that its watermark says."""
     read: Mapping[str, int]
-    """The same, or where that one is gone a later version with the same rows."""
+    """By input, the version to read: the watermark's, or if it is gone a later one with the same rows."""
     histories: Mapping[str, History]
     locations: Mapping[str, str]
 
@@ -67,13 +68,16 @@ class DeltaProof:
         return moved(session, part.table, self.locations[name], window, way)
 
     def rows(self, session: SparkSession, pins: Mapping[str, int] | None = None) -> DataFrame:
+        """The rows of the transform over the inputs as they were; see `whole`."""
         return self.whole(session, pins)[0]
 
     def whole(
         self, session: SparkSession, pins: Mapping[str, int] | None = None
     ) -> tuple[DataFrame, DataFrame | None]:
-        """The transform over the inputs as they were, with other versions of those that are pinned: what it
-        gives, and what it says is deleted."""
+        """Evaluate the transform over the inputs as they were: its rows, and the keys it says are deleted.
+
+        `pins`: versions of pinned inputs to read instead.
+        """
         at = {**self.read, **(pins or {})}
         inputs = {
             part.name: self.moved(
@@ -90,7 +94,8 @@ class DeltaProof:
 
 
 def verify_delta(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places) -> Difference:
-    """Raises NotCompared, or what stands in the way: a version that is gone, a run that has to come first."""
+    """Compare a flow's target with its inputs. Raises NotCompared, or the error that stopped the comparison:
+    an input's version is gone, or a run has to come first."""
     raw = next((part for part in flow.inputs if part.raw), None)
     if raw is not None:
         raise NotCompared(
@@ -106,7 +111,7 @@ def verify_delta(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], plac
             excused=True,
         )
     proof = _prepare(flow, marks, places)
-    notes = tuple(_unread(part, proof) for part in flow.moving if _newer(part, proof))
+    notes = tuple(_note_unread(part, proof) for part in flow.moving if _count_newer(part, proof))
     try:
         with places.session(flow) as session:
             found = _compare(proof, session)
@@ -126,7 +131,7 @@ def _compare(proof: DeltaProof, session: SparkSession) -> Difference:
     if flow.output.mode.facts.only_adds:
         return compare_appended(proof, session, target, lacking=lacking)
     if flow.output.mode.needs_key(OutputKind.DELTA):
-        found = _by_key(proof, session, target, lacking=lacking)
+        found = _compare_by_key(proof, session, target, lacking=lacking)
     else:
         found = compare_whole(proof.rows(session), target, lacking=lacking)
     if found.equal or flow.output.mode.facts.replaces_all:
@@ -140,11 +145,11 @@ def _compare(proof: DeltaProof, session: SparkSession) -> Difference:
         found = replace(found, missing=0, extra=0, different=many, examples=examples)
         note = note or (f"{many} partitions are as no pinned version made them" if many else None)
     elif pins:
-        found = _by_key(proof, session, target, pins=pins, lacking=lacking)
+        found = _compare_by_key(proof, session, target, pins=pins, lacking=lacking)
     return found if found.equal or note is None else replace(found, notes=(note,))
 
 
-def _by_key(
+def _compare_by_key(
     proof: DeltaProof,
     session: SparkSession,
     target: DataFrame,
@@ -159,7 +164,7 @@ def _by_key(
     if output.mode.facts.keeps_history:
         wrong = faults(target, output.key)
         target = target.where(IS_CURRENT)
-        # An event that changes none of these makes no row, and so leaves the others as they were.
+        # An event that changes none of these columns makes no row, so the other columns stay as they were.
         own = {name.casefold() for name in (*output.key, output.sequence_by or "")}
         hashed = list(output.track) or [name for name in whole.columns if name.casefold() not in own]
     beside = Beside(
@@ -184,14 +189,17 @@ def _prepare(flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: 
     versions = _versions(flow, known)
     locations = {part.name: places.location(part.table) for part in flow.inputs}
     found = _histories(flow, locations, versions)
-    read = {part.name: _readable(flow, part, found[part.name], known[part.name]) for part in flow.inputs}
+    read = {
+        part.name: _find_readable_version(flow, part, found[part.name], known[part.name])
+        for part in flow.inputs
+    }
     return DeltaProof(flow, where, standing, versions, read, found, locations)
 
 
 def _find_settled(
     flow: DeltaFlow, marks: Callable[[], Sequence[Watermark]], places: Places
 ) -> tuple[dict[str, Watermark], str, EpochStanding]:
-    """Ledger and target, where both stand at the same batch: another runner may be between the two."""
+    """Read ledger and target until both stand at the same batch: a runner may be between the two commits."""
     place = TargetPlace(flow, lambda: places.find(flow.output.table))
     for _ in range(_LOOKS):
         known = {mark.input: mark for mark in marks()}
@@ -218,7 +226,7 @@ def _find_settled(
 
 
 def _versions(flow: DeltaFlow, marks: Mapping[str, Watermark]) -> dict[str, int]:
-    """Of each input, as the last batch read it. Raises where the target is not what they make."""
+    """By input, the version that the last batch read. Raises if the target is not made from them."""
     if not any(isinstance(mark.position, VersionPosition) for mark in marks.values()):
         raise NotCompared(
             f"{flow.name} has no watermark yet, so there is nothing to compare", hint="run it first"
@@ -262,8 +270,8 @@ def _histories(
     return found
 
 
-def _readable(flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark) -> int:
-    """The version of the watermark, or a later one that has the same rows."""
+def _find_readable_version(flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark) -> int:
+    """The version of the watermark, or a later one that has the same rows. Raises if neither can be read."""
     assert isinstance(mark.position, VersionPosition)
     at = mark.position.version
     if mark.source_id not in (None, history.table_id) or history.latest < at:
@@ -289,12 +297,12 @@ def _readable(flow: DeltaFlow, part: DeltaInput, history: History, mark: Waterma
     )
 
 
-def _newer(part: DeltaInput, proof: DeltaProof) -> int:
+def _count_newer(part: DeltaInput, proof: DeltaProof) -> int:
     history, at = proof.histories[part.name], proof.versions[part.name]
     return sum(1 for version in history.versions if version.number > at and version.changes)
 
 
-def _unread(part: DeltaInput, proof: DeltaProof) -> str:
-    many = _newer(part, proof)
+def _note_unread(part: DeltaInput, proof: DeltaProof) -> str:
+    many = _count_newer(part, proof)
     verb = "version of {} is" if many == 1 else "versions of {} are"
     return f"{many} {verb.format(part.name)} newer than the last look"

@@ -1,4 +1,4 @@
-"""Source against a lake, key by key, in Spark."""
+"""Compare a source with a lake, key by key, in Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def verify_lake(
     flow: TableFlow, source: Source, position: RowPosition | None, epoch: int, spark: SparkSession
 ) -> Difference:
-    """What of the source up to a position is not in the lake as it should be; see `verify_warehouse`."""
+    """Compare the source with the lake, up to a position."""
     assert isinstance(flow.output, LakeTable)
     position = EVERY_ROW if flow.options.snapshot else position
     source_table = source.describe(flow.table, flow.options)
@@ -48,7 +48,7 @@ def verify_lake(
 
 
 def _newest(table: LakeTable, spark: SparkSession, key: list[str], epoch: int, *, copies: bool) -> DataFrame:
-    """The newest version of each row, and of `copies` of a whole table the last; without a key all rows."""
+    """The newest version of each row; without a key all rows. `copies`: the rows of the last copy."""
     if key and not copies:
         return latest(spark, table.lake, table.folder, key=key, epoch=epoch)
     rows = versions(spark, table.lake, table.folder, epoch=epoch)

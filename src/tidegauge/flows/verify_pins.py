@@ -1,4 +1,4 @@
-"""The versions of its pinned inputs that a target may show."""
+"""Find the versions of pinned inputs that a target's rows may come from."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from tidegauge.flows.verify_delta import DeltaProof
 
 _PINS = 8
-"""How many earlier pins a target is held against, newest first."""
+"""How many earlier sets of pinned versions a target is compared with, newest first."""
 
 
 def earlier_pins(proof: DeltaProof) -> tuple[list[dict[str, int]], str | None]:
-    """The versions that were pinned for earlier batches, newest first, and what of them cannot be had.
+    """The versions that were pinned for earlier batches, newest first, and which of them cannot be read.
 
-    Back to the batch that wrote the target whole: what was pinned before it has left nothing.
+    It goes back to the batch that wrote the whole target: no row from before it is left. The second value is
+    None if all can be read.
     """
     flow = proof.flow
     pinned = [part for part in flow.inputs if part.snapshot]
@@ -45,7 +46,7 @@ def earlier_pins(proof: DeltaProof) -> tuple[list[dict[str, int]], str | None]:
 
 
 def _pins_of(batches: CommittedBatches, names: Sequence[str]) -> dict[str, int] | None:
-    """The version of each pinned input; None where a batch does not have one of all."""
+    """By input, its pinned version; None if the batch does not have all of them."""
     pins: dict[str, int] = {}
     for name in names:
         window = batches.windows.get(name)
@@ -56,7 +57,7 @@ def _pins_of(batches: CommittedBatches, names: Sequence[str]) -> dict[str, int] 
 
 
 def _find_lacking(proof: DeltaProof, pins: Mapping[str, int], count: int) -> str | None:
-    """Why these pins, after so many others, cannot be compared with."""
+    """Which pinned version cannot be read, or that `count` sets are enough; None: these pins can be used."""
     for name, pin in pins.items():
         history = proof.histories[name]
         if pin != history.latest and not history.readable(pin):

@@ -1,4 +1,4 @@
-"""Source against a warehouse, key by key, without Spark wherever the source can be read without it."""
+"""Compare a source with a warehouse, without Spark wherever the source can be read without it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def verify_warehouse(
     *,
     known: str | None = None,
 ) -> Difference:
-    """What of the source up to a position is not in the target as it should be: see `TablePair`.
+    """Compare the source with the target, up to a position: see `TablePair`.
 
-    `known`: see `judge_columns`.
+    `known`: see `judge_columns`. Raises OutputDisagrees if the target does not exist.
     """
     pair = TablePair(flow, source, output, position, spark)
     found = compare_pair(pair, name_all=False)
@@ -44,9 +44,9 @@ def verify_warehouse(
 
 
 def compare_pair(pair: TablePair, *, name_all: bool) -> Difference:
-    """By hashes of blocks where both sides compute them, else row by row; the result says which, and why.
+    """Compare by hashes of blocks if both sides can compute them, else row by row; the result says which.
 
-    `name_all`: it has every key with which something is wrong.
+    `name_all`: the result has every key that differs.
     """
     found = compare_by_blocks(pair)
     if isinstance(found, Difference):

@@ -1,7 +1,7 @@
-"""A view in Spark's catalogue: whether it is there as the file has it, and making it so.
+"""A view in Spark's catalogue: compare it with the project file, and create or replace it.
 
-The view's text and a fingerprint of it are in the catalogue itself, and nowhere else: a view that somebody
-changed or dropped is noticed by looking, and one statement of the catalogue makes or replaces it.
+The view's text and its fingerprint are kept only in the catalogue. So a look there shows whether somebody has
+changed or dropped the view, and one statement creates or replaces it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class View:
 
     @property
     def fingerprint(self) -> str:
-        """Of its SQL and of what its inputs are called."""
+        """A digest of the view's SQL and of its inputs' names and tables."""
         return _digest(self._text("default"))
 
     def check(self) -> tuple[str, ...]:
-        """Remarks on its SQL. Raises TransformFailed, with the place, for what cannot run, and TableMissing
-        for an input that is not there."""
+        """Return remarks on the view's SQL. Raises TransformFailed, with the place, for SQL that cannot run,
+        and TableMissing for an input that is not there."""
         if not is_readable(self.spec.transform.text):
             return ("the SQL is left to Spark to read",)
         said = check_transform(self.spec.transform, self.spec.inputs, self._places)
@@ -54,13 +54,13 @@ class View:
         return said
 
     def find_difference(self) -> str | None:
-        """Why it has to be made; None where it is there as it should be. Raises OutputUnsafe where its name
-        is a table's."""
+        """Why the view has to be created or replaced; None: it is as it should be. Raises OutputUnsafe if a
+        table has its name."""
         with self._session() as session:
             return self._difference(session, self._text(session.catalog.currentDatabase()))
 
     def bring_up_to_date(self) -> str | None:
-        """Make it where it has to be made, and say why."""
+        """Create or replace the view if it differs, and return why; None: it did not differ."""
         with self._session() as session:
             text = self._text(session.catalog.currentDatabase())
             why = self._difference(session, text)
@@ -81,9 +81,9 @@ class View:
                 hint="give the view another name, or drop the table if nobody needs it; nothing was changed",
                 place=self.spec.output.place,
             )
-        if found.text == text and _kept(text) in found.properties:
+        if found.text == text and _fingerprint_property(text) in found.properties:
             return None
-        if _kept(found.text) in found.properties:
+        if _fingerprint_property(found.text) in found.properties:
             return f"the SQL or the inputs of the view {name} have changed"
         return f"the view {name} was not made here, or was changed by hand since"
 
@@ -95,11 +95,11 @@ class View:
             try:
                 if schema := name.rpartition(".")[0]:
                     session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-                # Schema evolution: a column that comes to an input later is seen through SELECT *.
+                # Schema evolution: SELECT * also shows columns that an input gets later.
                 head = f"CREATE OR REPLACE VIEW {name} TBLPROPERTIES ({properties}) WITH SCHEMA EVOLUTION"
                 session.sql(f"{head} AS {text}")
             except Exception as error:
-                if not _is_analysis(error):
+                if not _is_analysis_error(error):
                     raise
                 raise explain_sql_error(error, spec, above=ABOVE) from error
 
@@ -115,7 +115,7 @@ class View:
         return f"WITH {given} SELECT * FROM (\n{without_semicolon(self.spec.transform.text)}\n)"
 
     def _refuse_other_tables(self) -> None:
-        """What it reads besides its inputs has no place in the graph: nobody would wait for it."""
+        """Refuse SQL that reads tables which are not inputs: the view would not wait for their flows."""
         sql = self.spec.transform
         if is_readable(sql.text):
             parse_transform(sql.text, inputs=[part.name for part in self.spec.inputs], place=sql.file)
@@ -141,7 +141,7 @@ class View:
                 with self._places.session(self.spec) as session:
                     yield session
             else:
-                # Nothing is set in it, and one of its own would cost more than the look.
+                # No settings are needed, and a session of its own would cost more than the look itself.
                 yield self._places.shared_session()
 
 
@@ -154,10 +154,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _kept(text: str) -> str:
-    """What the properties of a view with this text hold, as long as nobody has changed it."""
+def _fingerprint_property(text: str) -> str:
+    """The fingerprint property, as the catalogue lists it, of a view with this text."""
     return f"{FINGERPRINT}={_digest(text)}"
 
 
-def _is_analysis(error: BaseException) -> bool:
+def _is_analysis_error(error: BaseException) -> bool:
     return any(kind.__name__ in ("AnalysisException", "ParseException") for kind in type(error).__mro__)

@@ -1,4 +1,4 @@
-"""Tables of a sync that have nothing to page by: no column that is to be the cursor, or no key."""
+"""Tables of a sync that lack the cursor column or a key, so that new rows cannot be found."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class OrderedTables:
+    """The tables of a sync, by what `without_cursor` makes of them."""
+
     options: dict[TableName, TableOptions]
-    """Of those that are read; without a cursor: whole."""
+    """The tables that are read, with their options; one without a cursor is read whole."""
     skipped: tuple[TableName, ...]
+    """The tables that are left out."""
     refused: tuple[TableName, ...]
+    """The tables that are errors."""
 
 
 def options_of(sync: Sync, table: TableName) -> TableOptions:
+    """The options of a table: of its own `override`, else of the first pattern there, else of the sync."""
     if str(table) in sync.override:
         return sync.override[str(table)]
     for pattern, options in sync.override.items():
@@ -38,7 +43,7 @@ def options_of(sync: Sync, table: TableName) -> TableOptions:
 
 
 def is_read(sync: Sync, table: TableName) -> bool:
-    """Whether a table that has a watermark is one of the sync's, whatever has become of its columns."""
+    """Whether the sync would read a table whose columns are not known any more: by a cursor, or whole."""
     options = options_of(sync, table)
     return bool(options.cursor) or options.without_cursor is WithoutCursor.SNAPSHOT
 
@@ -46,8 +51,8 @@ def is_read(sync: Sync, table: TableName) -> bool:
 def order_tables(
     sync: Sync, source: Source, tables: Sequence[TableName], recorded: RecordedFlows
 ) -> OrderedTables:
-    """What becomes of each table. One that has a watermark is read as it was: if its cursor is gone, its flow
-    says so."""
+    """Sort the tables by whether they are read, skipped or refused. One that was read by its cursor before is
+    still read so: if the cursor is gone, its flow reports that."""
     found, skipped, refused = dict.fromkeys(tables, sync.options), [], []
     lacking = _find_lacking(sync, source, tables)
     for table in tables:
@@ -68,7 +73,7 @@ def order_tables(
 
 
 def refuse_tables(sync: Sync, source: Source, ordered: OrderedTables) -> CursorUnsuitable:
-    """One error for all of them, with the line to write."""
+    """Make one error for all refused tables, with the setting that helps."""
     shown = ", ".join(map(str, ordered.refused[:_MOST]))
     more = f" and {len(ordered.refused) - _MOST:,} more" if len(ordered.refused) > _MOST else ""
     columns = {options_of(sync, table).cursor for table in ordered.refused} - {""}
@@ -87,7 +92,7 @@ def refuse_tables(sync: Sync, source: Source, ordered: OrderedTables) -> CursorU
 
 
 def _suggest_column(sync: Sync, source: Source, ordered: OrderedTables) -> str:
-    """Where no table has the column, it may be misspelt."""
+    """Suggest a column with a similar name, if no table has the cursor column; empty: no suggestion."""
     table = ordered.refused[0]
     options = options_of(sync, table)
     if ordered.options or not options.cursor:
@@ -101,8 +106,8 @@ def _suggest_column(sync: Sync, source: Source, ordered: OrderedTables) -> str:
 
 
 def _find_lacking(sync: Sync, source: Source, tables: Sequence[TableName]) -> set[TableName]:
-    """Tables without the column that is to be their cursor, and those without a key that need one. An
-    expression as the cursor is left to the database."""
+    """The tables that lack their cursor column, or a key that they need. A cursor that is an expression is
+    not checked here."""
     every = {table: options_of(sync, table) for table in tables}
     names = {options.cursor for options in every.values() if _NAME.fullmatch(options.cursor)}
     having = {name: source.with_column(name) for name in names}
@@ -116,6 +121,6 @@ def _find_lacking(sync: Sync, source: Source, tables: Sequence[TableName]) -> se
 
 
 def _was_whole(source_id: str) -> bool:
-    """Whether a watermark was taken of a table that is read whole."""
+    """Whether the watermark is of a table that was read whole."""
     found = read_identity(source_id)
     return found is not None and found.whole

@@ -1,4 +1,4 @@
-"""What the project file itself says of its flows: no database is asked which tables there are."""
+"""The flows that the project file itself names, without asking a database for its tables."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ from tidegauge.model.view_flow import GraphFlow, ViewFlow, WrittenInFlows, in_fl
 
 @dataclass(frozen=True)
 class WrittenFlow:
-    """A flow of `flows:`, or those of one `sync:` together."""
+    """A flow of `flows:`, or all flows of one sync together."""
 
     name: str
     words: tuple[str, ...]
-    """What `--select` takes for it."""
+    """The words by which `--select` selects it."""
     tags: tuple[str, ...] = ()
     reads: frozenset[str] = frozenset()
-    """The names of those whose outputs it reads."""
+    """The names of the entries whose outputs it reads."""
     writes_delta: bool = False
+    """Whether it writes Delta tables."""
     in_part: bool = False
-    """A sync of which only some tables are selected."""
+    """Whether it is a sync of which only some tables are selected."""
 
 
 def written_flows(project: Project) -> tuple[WrittenFlow, ...]:
-    """In the order of the file, syncs first."""
+    """All flows of the project, in the order of the file; syncs first."""
     syncs = {_name(sync): sync for sync in project.syncs}
     return (
-        *(_of_sync(name, sync) for name, sync in syncs.items()),
-        *(_of_delta(flow, project, syncs) for flow in in_flows(project)),
-        *(_of_optimize(one, syncs) for one in project.optimizes),
+        *(_describe_sync(name, sync) for name, sync in syncs.items()),
+        *(_describe_flow(flow, project, syncs) for flow in in_flows(project)),
+        *(_describe_optimize(one, syncs) for one in project.optimizes),
     )
 
 
 def select_written(project: Project, selection: Sequence[str]) -> tuple[WrittenFlow, ...]:
-    """Those that are selected; of a sync that is selected in part, the part."""
+    """The selected flows; for a sync of which only some tables are selected, with just their words."""
     found = written_flows(project)
     if not selection:
         return found
     every: list[GraphFlow] = [*in_flows(project), *project.optimizes]
     delta = {flow.name for flow in select_flows(every, selection)[0]}
     syncs = {_name(sync): sync for sync in project.syncs}
-    # No table of a sync may have the name of a flow, so such a word is not one that `*` means.
+    # No table of a sync may have the name of a flow, so a flow's name cannot mean a table of `tables: *`.
     own = {flow.name for flow in every}
     of_tables = [word for word in selection if word.strip("+") not in own]
     chosen = []
@@ -62,11 +63,11 @@ def _name(sync: Sync) -> str:
     return f"{sync.source.name}: {', '.join(sync.tables)}"
 
 
-def _of_sync(name: str, sync: Sync) -> WrittenFlow:
+def _describe_sync(name: str, sync: Sync) -> WrittenFlow:
     return WrittenFlow(name, sync.tables, sync.tags, writes_delta=isinstance(sync.to, Lake) and sync.to.delta)
 
 
-def _of_delta(flow: WrittenInFlows, project: Project, syncs: dict[str, Sync]) -> WrittenFlow:
+def _describe_flow(flow: WrittenInFlows, project: Project, syncs: dict[str, Sync]) -> WrittenFlow:
     own = {other.name for other in in_flows(project)}
     reads = {name for name in flow.upstreams if name in own}
     for name, sync in syncs.items():
@@ -79,7 +80,7 @@ def _of_delta(flow: WrittenInFlows, project: Project, syncs: dict[str, Sync]) ->
     return WrittenFlow(flow.name, (flow.name,), flow.tags, frozenset(reads), writes_delta=writes)
 
 
-def _of_optimize(flow: OptimizeFlow, syncs: dict[str, Sync]) -> WrittenFlow:
+def _describe_optimize(flow: OptimizeFlow, syncs: dict[str, Sync]) -> WrittenFlow:
     filled = {
         name
         for name, sync in syncs.items()
@@ -89,7 +90,7 @@ def _of_optimize(flow: OptimizeFlow, syncs: dict[str, Sync]) -> WrittenFlow:
 
 
 def _words_of(sync: Sync, selection: Sequence[str]) -> tuple[str, ...]:
-    """Its own words where all of it is selected, those of the selection that mean some of it otherwise."""
+    """The words that select a sync: its own `tables:`, or the words that mean only some of its tables."""
     found: list[str] = []
     for word in (word.strip("+") for word in selection):
         if word.startswith("tag:"):

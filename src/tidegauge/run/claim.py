@@ -1,4 +1,4 @@
-"""Take a flow, so that nobody else executes its plan."""
+"""Claim a flow, so that nobody else executes its plan."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from tidegauge.run.context import RunContext
 from tidegauge.run.suspended import find_suspension
 
 _POLL = 0.5
-"""Seconds between two tries for a flow that another runner holds, under `--wait`."""
+"""Seconds between two tries to claim a flow that another runner holds, under `--wait`."""
 
 
 def claim_plan(run: RunContext, plan: Plan, *, begins: bool = False) -> Claim:
-    """Wait for the flow as long as the user allows, and never for a process that is gone.
+    """Claim the plan's flow. While another runner holds it, try again for as long as `--wait` allows.
 
-    `begins`: with the next batch begun, as `LedgerWriter.claim` has it.
+    A holder whose process is gone is not waited for. `begins`: begin the next batch in the same transaction,
+    see `LedgerWriter.claim`. Raises FlowHeld, FlowSuspended, Stopped, or WrongState once the plan has ended.
     """
     environment = run.environment
     until = environment.clock() + run.options.wait.total_seconds()

@@ -1,4 +1,4 @@
-"""Take one batch of a claimed plan through the commit protocol. Recovery is this same code."""
+"""Take one batch of a claimed plan through the commit protocol. Recovery runs the same code."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a plan is executed with: one output of its own, the rest shared."""
+    """What a plan is executed with. The output is the plan's own; the rest is shared with other flows."""
 
     ledger: LedgerWriter
     output: Output
     spark: Callable[[], SparkSession]
-    """Started when the first batch really needs it, so that a finished plan costs no Spark."""
+    """Starts Spark. Only called once a batch really needs Spark."""
     tell: Listener
     lease: timedelta
     notes: list[str] = field(default_factory=list)
-    """What outputs said of the batches, each once."""
+    """Notes of the output about the batches, each text once."""
 
 
 def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Receipt:
-    """Begin, write, publish, settle and advance; a batch that the output has already is only advanced."""
+    """Begin, write, publish, settle and advance a batch. One that the output already has is only advanced."""
     plan = claim.plan
     batch, tag = plan.draft.batches[index], plan.tag(index)
     with step(Step.BEGIN, plan.draft.flow, tools.tell):
-        if index != plan.done:  # the first one was begun with the claim
+        if index != plan.done:  # the claim has begun the first batch already
             tools.ledger.begin(claim, index)
-    # A first attempt has written nothing yet; after any other, the output knows better than we do.
+    # The first attempt cannot find its batch in the output. An earlier attempt may have committed it.
     receipt = tools.output.receipt(tag) if claim.attempt > 1 else None
     found, layout = receipt is not None, None
     if receipt is not None and not (batch.deletes or batch.repairs):
@@ -73,7 +73,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
 
 
 def _tell_checks(claim: Claim, receipt: Receipt, tools: Tools) -> None:
-    """Rows that are not as expected, to whoever watches and for the history."""
+    """Report rows that fail expectations: as a note of the run, as an event, and in the ledger's history."""
     checks = receipt.checks
     said = checks.tell() if checks else None
     if checks is None or said is None:
@@ -93,7 +93,10 @@ def _tell_checks(claim: Claim, receipt: Receipt, tools: Tools) -> None:
 
 
 def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Staged, tools: Tools) -> Receipt:
-    """Make what was written visible, and ask the output whether it is."""
+    """Commit what was staged, then ask the output whether the tag is there. Returns the output's receipt.
+
+    The staged rows are discarded in any case. Raises why the batch is not there.
+    """
     tag, batch = claim.plan.tag(index), claim.plan.draft.batches[index]
     for note in staged.notes:
         if note not in tools.notes:
@@ -101,8 +104,8 @@ def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Stage
             tools.tell(NoteAdded(tag.flow, note))
     fault: OutputError | None = None
     try:
-        # Whoever lost the flow while it wrote must not be seen; within the moment that is left,
-        # the tag itself keeps a second writer out. A lease that is long enough costs no write.
+        # A runner that lost the flow while it wrote must not commit. Between this check and the commit,
+        # the tag keeps a second writer out. The ledger is not written while half of the lease is left.
         tools.ledger.renew(claim, tools.lease, least=tools.lease / 2)
         with step(Step.PUBLISH, tag.flow, tools.tell):
             try:
@@ -110,7 +113,7 @@ def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Stage
             except OutputDisagrees:
                 raise
             except OutputError as error:
-                fault = error  # which proves nothing: the answer may have been lost, not the commit
+                fault = error  # proves nothing: the commit may have worked and only its answer got lost
         with step(Step.SETTLE, tag.flow, tools.tell):
             receipt = tools.output.receipt(tag)
     finally:

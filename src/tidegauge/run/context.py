@@ -1,4 +1,4 @@
-"""What planner, scheduler and executor of one run share."""
+"""What the planner, scheduler and executor of one run share."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class RunContext:
     environment: Environment = field(default_factory=Environment)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     tables: int = 0
-    """How many tables the run is about; the two stages of one count once."""
+    """How many tables the run is about; the two stages of a table count as one."""
 
     def __post_init__(self) -> None:
         self.spark = SharedSpark(self)
         self.delta_tables = Places(self.spark.start)
 
     def open_flows(self, specs: Sequence[AnyFlow], sources: Sources) -> list[Flow]:
-        """The flows with their watermarks as the ledger has them now."""
+        """Open the flows, with their watermarks as the ledger has them now."""
         names = sorted({name for spec in specs for name in (spec.name, *spec.upstreams)})
         marks = self.ledger.watermarks(self.project.pipeline, names)
         resources = self._resources(sources, marks)
@@ -83,8 +83,8 @@ class RunContext:
         return self.environment.clock() - began
 
     def refuse(self, flow: str, error: TidegaugeError, began: float) -> FlowReport:
-        """Report a flow that cannot be planned, and keep that in the ledger."""
-        # WrongState: another runner's plan stands, and that we cannot plan is ours alone to report.
+        """Record in the ledger that a flow cannot be planned, and report it as FAILED."""
+        # WrongState: another runner has a plan for the flow. Then only this run's report has the error.
         with contextlib.suppress(WrongState):
             self.ledger.refuse(
                 self.project.pipeline,
@@ -103,7 +103,7 @@ class RunContext:
 
 
 class SharedSpark:
-    """The Spark session of a run, which is started when somebody first asks for it."""
+    """The Spark session of a run. It is started when it is first needed."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
@@ -111,22 +111,22 @@ class SharedSpark:
         self._session: SparkSession | None = None
         self._starting = threading.Lock()
         self.by_jdbc = False
-        """Whether rows of any flow go through Java."""
+        """Whether rows of any flow go through the JVM; otherwise Spark is started with lighter settings."""
         self._local_tasks = open_local_tasks(run.project.spark)
 
     def local_tasks(self) -> LocalTasks | None:
-        """Who does what Spark's tasks would, as long as nobody has started it; None: they do."""
+        """The local processes that take the place of Spark tasks; None where there are none or Spark runs."""
         return None if self._session is not None or is_at_hand() else self._local_tasks
 
     def foresee_mover(self, work: PlannedWork) -> MovedBy | None:
         return work.foresee_mover(local=self.local_tasks() is not None)
 
     def for_work(self, work: PlannedWork, start: Callable[[], SparkSession]) -> SparkOnDemand:
-        """`start`: the session that its flow works in."""
+        """Make the Spark of a planned flow, started when needed. `start` returns the flow's session."""
         return SparkOnDemand(start, self.local_tasks, always=work.only_by_spark)
 
     def close(self) -> None:
-        """Ends what was begun for this run alone. Spark stays, for whoever comes next."""
+        """End the local processes of this run. Spark keeps running, for later runs in this process."""
         if self._local_tasks is not None:
             self._local_tasks.close()
 

@@ -1,4 +1,4 @@
-"""End an override that was begun: in the output, then in the ledger."""
+"""Carry out an override that was begun: in the output, then in the ledger."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tidegauge.run.steps import OverrideStep, step
 def end_override(
     ledger: LedgerWriter, output: Output, flow: AnyFlow, begun: Override, tell: Listener
 ) -> None:
-    """The two steps that an override begun still needs. Anyone may do them, and do them again.
+    """Open the override's epoch in the output, then end the override in the ledger. Safe to repeat by anyone.
 
-    The output comes first: once the ledger has moved, the old epoch must be closed already, or a runner that
-    woke up could still be confirmed by it.
+    The output comes first: the old epoch must be closed before the ledger moves. Otherwise the output could
+    still confirm a batch of a runner that wakes up late.
     """
     with step(OverrideStep.OPEN, flow.name, tell):
         output.open_epoch(

@@ -1,4 +1,4 @@
-"""What a run needs besides the ledger. A simulation brings its own, and drives the very same code."""
+"""What a run needs besides the ledger. The simulation passes its own, to drive the same code."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Environment:
     owner: Owner = field(default_factory=this_process)
     is_gone: Callable[[Owner], bool] = is_gone
     sources: Callable[[], Sources] = Sources
-    """One for each thread."""
+    """Opens the databases of one thread."""
     output: Callable[[TableFlow], Output] = open_output
     reader: Callable[[TableFlow], Reader] = open_reader
     check_java: Callable[[SparkSettings], object] = check_java
     spark: Callable[[SparkSettings, set[Needs], bool, bool], SparkSession] = _spark
     threads: Callable[[int], Executor] = _threads
     clock: Callable[[], float] = time.monotonic
-    """In seconds; only ever for how long something took, or may take."""
+    """Seconds of a monotonic clock: only for durations, never for a date."""
     sleep: Callable[[float], None] = time.sleep

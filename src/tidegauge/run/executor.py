@@ -34,10 +34,10 @@ class Executor:
         self._run = run
 
     def execute(self, planned: PlannedFlow) -> list[FlowReport]:
-        """Commit every batch that is left of the plan, in order, as far as it goes.
+        """Commit the remaining batches of the plan, in order, up to the first that fails or may not begin.
 
-        The error in the report says why it went no further: Stopped when asked to, LimitReached at the limit,
-        LeaseLost when the flow was taken over.
+        The report's error says why it ended early: Stopped on request, LimitReached at the row limit,
+        LeaseLost when another runner took the flow.
         """
         if planned.plan is None:
             return [self._skip(planned)]
@@ -60,9 +60,9 @@ class Executor:
             except TidegaugeError as fault:
                 error = fault
             except Exception as fault:
-                # One flow's surprise must not take the others down, nor leave its own lease behind.
+                # An unexpected error of one flow must not end the others, nor leave its lease behind.
                 error = _unexpected_error(plan, fault)
-            ended = error is None and bool(receipts)  # with the last batch's advance
+            ended = error is None and bool(receipts)  # the advance past the last batch ended the attempt
             error = self._finish(claim, error, ended=ended)
         report = FlowReport(
             plan.draft.flow,
@@ -89,7 +89,7 @@ class Executor:
         self._run.tell(FlowPlanned(plan.draft.flow, rows, len(left), planned.resumed, notes, plan.draft))
 
     def _claim(self, plan: Plan) -> Claim | FlowReport:
-        """The claim, or what to report where there is none."""
+        """Claim the flow, or return the report that says why it cannot be claimed."""
         flow, draft = plan.draft.flow, plan.draft
         try:
             with step(Step.CLAIM, flow, self._run.tell):
@@ -99,11 +99,11 @@ class Executor:
         except Stopped as error:
             return FlowReport(flow, State.PLANNED, 0.0, draft=draft, error=error)
         except FlowSuspended as error:
-            # In this very moment; the next run finds its plan.
+            # Suspended after it was planned. The plan stays for a later run.
             reason = f"{error.message}; {error.hint}"
             return FlowReport(flow, State.SKIPPED, 0.0, draft=draft, reason=reason, suspended=True)
         except WrongState:
-            # Another runner ended this very plan since we saw it: its rows are there, and not by us.
+            # Another runner has ended this plan since we read it: the rows are there, written by that run.
             return FlowReport(flow, State.SKIPPED, 0.0, draft=draft)
         except TidegaugeError as error:
             return FlowReport(flow, State.FAILED, 0.0, draft=draft, error=error)
@@ -120,7 +120,7 @@ class Executor:
             )
 
     def _batches_left(self, plan: Plan, receipts: Sequence[Receipt]) -> Iterator[int]:
-        """Raises Stopped or LimitReached before a batch that shall not be begun."""
+        """Yield the index of each batch to commit. Raises Stopped or LimitReached where it has to end."""
         limit = self._run.options.limit
         for index in range(plan.done, len(plan.draft.batches)):
             if self._run.stop.is_set():
@@ -134,8 +134,10 @@ class Executor:
             yield index
 
     def _finish(self, claim: Claim, error: TidegaugeError | None, *, ended: bool) -> TidegaugeError | None:
-        """End the attempt in the ledger, unless it has `ended` there; returns what went wrong, here or
-        before."""
+        """End the attempt in the ledger, unless it has `ended` there already.
+
+        Returns the error that was passed in, else the error of ending it, else None.
+        """
         if isinstance(error, LeaseLost):
             return error
         kept = None if error is None or isinstance(error, LimitReached) else error_to_json(error)
@@ -157,7 +159,7 @@ def _unexpected_error(plan: Plan, error: Exception) -> TidegaugeError:
 
 
 def _state_after(error: TidegaugeError | None) -> State:
-    """The state in which a flow is left."""
+    """The state of a flow whose attempt ended with this error; None: with none."""
     match error:
         case None:
             return State.SUCCESS

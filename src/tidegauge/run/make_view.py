@@ -1,4 +1,4 @@
-"""Bring one view up to date within a run. The ledger has no part in it: a view has no rows to lose."""
+"""Bring one view up to date within a run. The ledger is not involved: a view has no rows to lose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegauge.run.report import FlowReport
 
 
 def make_view(run: RunContext, spec: ViewFlow) -> FlowReport:
-    """SUCCESS where it was made, SKIPPED where it is there as it should be."""
+    """Report SUCCESS if the view was created or replaced, SKIPPED if it already is as the file defines it."""
     began = run.clock()
     why = View(spec, run.delta_tables).bring_up_to_date()
     state = State.SKIPPED if why is None else State.SUCCESS

@@ -1,5 +1,8 @@
-"""Optimize the tables of other flows within a run. The ledger's history has what was done to each table, and
-nothing else: a compaction is one commit of the table itself, and one that died is done by the next run."""
+"""Optimize the tables of other flows within a run.
+
+The ledger only records in its history which tables were compacted. It needs no plan or watermark: a
+compaction is one commit of the table itself, and the next run repeats one that died.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tidegauge.run.report import FlowReport
 
 
 def optimize_tables(run: RunContext, spec: OptimizeFlow) -> FlowReport:
-    """SUCCESS where files were written or removed, SKIPPED where it did not pay for any table."""
+    """Report SUCCESS if files of any table were written or removed, SKIPPED if no table was worth it."""
     began = run.clock()
     maintenance = Maintenance(run.project, run.delta_tables, lambda: nullcontext(run.ledger))
     targets: list[MaintainedTable] = []
@@ -43,7 +46,7 @@ def optimize_tables(run: RunContext, spec: OptimizeFlow) -> FlowReport:
                 reason=f"by the flow {spec.name}",
             )
     worked = any(result.compacted or result.removed for result in found)
-    # A stop is no failure, and must not hide one.
+    # Real errors first: a stop is no failure, and must not hide one.
     errors = sorted(
         (result.error for result in found if result.error is not None),
         key=lambda error: isinstance(error, Stopped),

@@ -13,20 +13,21 @@ from tidegauge.model.spec import Stage, Strategy
 class RunOptions:
     selection: tuple[str, ...] = ()
     stage: Stage | None = None
-    """Only this stage of tables that have two."""
+    """Run only this stage of tables that have two; None: both."""
     parallel: int = 2
-    """Flows side by side; with `intra-table`, readers inside one table."""
+    """How many flows run side by side; with `intra-table`, how many readers one table has."""
     strategy: Strategy | None = None
-    """None: tables side by side, each with as many readers as its `parallel` says."""
+    """None: run tables side by side, each with as many readers as its own `parallel` says."""
     limit: int | None = None
-    """Rows of each flow after which it stops, at the end of a batch."""
+    """Rows after which each flow stops, at the end of a batch; None: no limit."""
     wait: timedelta = timedelta(0)
+    """How long to wait for a flow that another runner holds."""
     confirm_deletes: bool = False
-    """Take from the outputs what the sources no longer have, however much that is."""
+    """Delete from the outputs the rows that the sources no longer have, however many they are."""
     remarks: bool = True
-    """Say which parts of the project file have no effect."""
+    """Report the parts of the project file that have no effect."""
     restores_columns: bool = False
-    """See `FlowResources`."""
+    """See `FlowResources.restores_columns`."""
     debug: bool = False
 
     @property
@@ -40,7 +41,7 @@ class RunOptions:
         return flow.with_readers(self.parallel if self.strategy is Strategy.INTRA_TABLE else 1)
 
     def strategy_of(self, flow: AnyFlow, tables: int) -> Strategy:
-        """The strategy by which a flow was really run."""
+        """The strategy that a run of so many tables really uses for a flow."""
         if self.strategy is not None:
             return self.strategy
         if tables > 1 and self.parallel > 1:

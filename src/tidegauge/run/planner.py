@@ -1,4 +1,4 @@
-"""Plan flows: ask each what is new, and freeze all answers in one transaction of the ledger."""
+"""Plan flows: ask each flow what is new, and freeze all their windows in one ledger transaction."""
 
 from __future__ import annotations
 
@@ -31,24 +31,26 @@ from tidegauge.run.standing import end_overrides, find_forgotten, find_newer
 from tidegauge.run.steps import Step, step
 
 _LOOKS = 5
-"""Whoever moves a flow on moves its watermark too. One that was found so often where it was, and whose plan
-was not taken, has not been moved on."""
+"""How often the ledger may refuse a plan because the flow moved on, while its watermark has not moved.
+
+A runner that moves a flow on moves its watermark too. So after this many looks the ledger contradicts itself.
+"""
 
 PlanFlow = Callable[[Flow], PlannedWork]
-"""Finds out what the next plan of a flow is; `Flow.plan` unless somebody wants another one."""
+"""Finds out what the next plan of a flow is. The default calls `Flow.plan`; a backfill or repair differs."""
 
 
 @dataclass(frozen=True)
 class PlannedFlow:
-    """A flow that was asked what is new, and the plan that froze the answer."""
+    """A flow that was asked what is new, and the plan that froze its windows."""
 
     flow: Flow
     work: PlannedWork
     plan: Plan | None
-    """None: nothing new."""
+    """The plan in the ledger; None: there is nothing new, or it is not frozen yet."""
     seconds: float
     resumed: bool = False
-    """The plan is an earlier run's."""
+    """Whether an earlier run made the plan."""
 
 
 class Planner:
@@ -59,7 +61,8 @@ class Planner:
     def plan(self, specs: Sequence[AnyFlow], sources: Sources) -> tuple[list[PlannedFlow], list[FlowReport]]:
         """Ask every flow what is new, then keep all their windows in one transaction of the ledger.
 
-        A flow that another runner moved on meanwhile is asked again: what it saw is not what is new any more.
+        A flow that another runner moved on meanwhile is asked again, because its answer is out of date.
+        Returns the planned flows, and reports of the flows that could not be planned.
         """
         run = self._run
         ready: list[PlannedFlow] = []
@@ -81,7 +84,9 @@ class Planner:
                     if looks[look] < _LOOKS:
                         again.append(one.flow.spec)
                     else:
-                        reports.append(run.refuse(one.flow.spec.name, _contradiction(*look), run.clock()))
+                        reports.append(
+                            run.refuse(one.flow.spec.name, _contradiction_error(*look), run.clock())
+                        )
                 else:
                     ready.append(replace(one, plan=plan))
             specs, _, refused = end_overrides(run, again)
@@ -89,14 +94,14 @@ class Planner:
         return ready, reports
 
     def resume(self, spec: AnyFlow, plan: Plan, sources: Sources) -> PlannedFlow:
-        """Open the plan that an earlier run froze. Raises where its flow cannot go on."""
+        """Open the plan that an earlier run froze. Raises TidegaugeError if the flow cannot go on with it."""
         run, began = self._run, self._run.clock()
         [flow] = run.open_flows([spec], sources)
         flow.output.prepare()
         try:
             check_still_there(spec, flow.output, flow.mark)
         except OutputDisagrees:
-            # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
+            # Maybe another runner is at work, and its batches were not in the ledger a moment ago.
             if not find_newer(run, flow)[1]:
                 raise
         work = flow.resume(plan, confirm_deletes=run.options.confirm_deletes)
@@ -111,7 +116,7 @@ class Planner:
         run = self._run
         movers = {run.spark.foresee_mover(one.work) for one in found}
         if MovedBy.SPARK in movers:
-            # Before anything is kept: a plan that nobody here can execute would only be in the way.
+            # Before a plan is kept: one that cannot be executed here would block the flow.
             run.environment.check_java(run.project.spark)
         if MovedBy.PROCESSES in movers and (local := run.spark.local_tasks()):
             local.warm_up(max(len(batch.splits) + 1 for one in found for batch in one.work.draft.batches))
@@ -124,7 +129,10 @@ class Planner:
     def _examine(
         self, specs: Sequence[AnyFlow], sources: Sources, reports: list[FlowReport]
     ) -> tuple[list[PlannedFlow], list[AnyFlow]]:
-        """What is new of each flow, and which flows to ask again; those that cannot be read are reported."""
+        """Ask each flow what is new. Returns the answers, and the flows to ask again.
+
+        Flows that cannot be planned are added to `reports`.
+        """
         run = self._run
         flows = run.open_flows(specs, sources)
         forgotten = find_forgotten(run, [flow.spec.name for flow in flows if flow.mark is None])
@@ -140,7 +148,7 @@ class Planner:
             try:
                 found.append(self._examine_one(flow, forgotten.get(flow.spec.name), began))
             except (OutputDisagrees, OutputNotEmpty) as error:
-                # Unless it is another runner at work, whose batches the ledger did not know a moment ago.
+                # Maybe another runner is at work, and its batches were not in the ledger a moment ago.
                 plan, moved = find_newer(run, flow)
                 if plan is not None:
                     work = flow.resume(plan, confirm_deletes=run.options.confirm_deletes)
@@ -170,7 +178,7 @@ class Planner:
         return PlannedFlow(flow, work, None, run.since(began))
 
 
-def _contradiction(name: str, seen: tuple[int, int] | None) -> LedgerError:
+def _contradiction_error(name: str, seen: tuple[int, int] | None) -> LedgerError:
     epoch, seq = seen or (0, 0)
     return LedgerError(
         f"{name}: the ledger contradicts itself: the watermark is of batch {seq} in epoch {epoch}, and the"

@@ -1,4 +1,4 @@
-"""What a run did, flow by flow: the frozen result that tables and `--json` are made from."""
+"""What a run did, flow by flow. The tables on the terminal and `--json` are made from it."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class FlowReport:
     draft: Draft | None = None
     error: TidegaugeError | None = None
     resumed: bool = False
-    """The plan was an earlier run's."""
+    """Whether an earlier run made the plan."""
     reason: str | None = None
-    """Why it was skipped, where that is not because there is nothing new."""
+    """Why the flow was skipped; None: it was not, or there was nothing new."""
     noted: tuple[str, ...] = ()
-    """What the output said on the way."""
+    """Notes of the output about the batches."""
     optimized: tuple[MaintenanceResult, ...] = ()
-    """Of an optimize flow: what was done to each table."""
+    """For an optimize flow: what was done to each table."""
     suspended: bool = False
-    """A person has suspended it, and it was not run."""
+    """Whether the flow was not run because a person has suspended it."""
     moved_by: tuple[MovedBy, ...] = ()
-    """Who moved the rows of its batches."""
+    """Who moved the rows of its batches, each once."""
 
     @property
     def ok(self) -> bool:
@@ -54,7 +54,7 @@ class FlowReport:
 
     @property
     def told_state(self) -> str:
-        """For people, to whom `SKIPPED` reads like a problem."""
+        """The state as people read it: not `SKIPPED`, which reads like a problem, if nothing is new."""
         nothing = self.state is State.SKIPPED and not self.suspended and self.reason is None
         return NOTHING_NEW if nothing else self.shown_state
 
@@ -71,13 +71,13 @@ class FlowReport:
         return sum(one.rows if one.read is None else one.read for one in self.receipts)
 
     def count(self, which: str) -> int | None:
-        """Rows `inserted`, `updated` or `deleted`; None where an output could not tell."""
+        """How many rows were `inserted`, `updated` or `deleted`; None if the output could not tell."""
         counts = [getattr(receipt, which) for receipt in self.receipts]
         return None if None in counts else sum(counts)
 
     @property
     def counts(self) -> dict[str, int | None]:
-        """Rows by what became of them."""
+        """Row counts by what happened to the rows; None where the output could not tell."""
         return {
             "read": self.read,
             "written": self.rows,
@@ -87,7 +87,7 @@ class FlowReport:
 
     @property
     def checks(self) -> Checks | None:
-        """What its expectations found; None where it has none."""
+        """What the flow's expectations found in all batches; None if it has no expectations."""
         return add_up(one.checks for one in self.receipts if one.checks is not None)
 
     @property
@@ -101,7 +101,7 @@ class FlowReport:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """What a person should know of how it ended, where nothing went wrong."""
+        """Notes on how the flow ended without an error: at a limit, or the reason why it was skipped."""
         stopped = self.error.message if self.error is not None and self.ok else None
         return tuple(said for said in (stopped, self.reason) if said)
 
@@ -129,18 +129,21 @@ class RunReport:
     run_id: str
     flows: tuple[FlowReport, ...] = field(default=())
     notes: tuple[str, ...] = ()
-    """Parts of the project file that have no effect."""
+    """Remarks on parts of the project file that have no effect."""
     lineage: dict[str, Any] | None = None
-    """What became of its lineage events, where the project asks for them."""
+    """The result of sending lineage events; None if the project does not send them."""
 
     @property
     def errors(self) -> list[TidegaugeError]:
-        """What went wrong, flow by flow; a limit that was reached is not wrong."""
+        """The errors of the flows, in their order. Reaching the row limit is no error."""
         return [report.error for report in self.flows if report.error is not None and not report.ok]
 
     @property
     def state(self) -> State:
-        """FAILED if anything did; PLANNED if it was only stopped, and the rest is for the next run."""
+        """FAILED if a flow failed; PLANNED if flows were only stopped, and the next run does the rest.
+
+        Else SUCCESS if any flow wrote something, SKIPPED if none did.
+        """
         states = {report.state for report in self.flows}
         if self.errors:
             stopped = all(isinstance(error, Stopped) for error in self.errors)

@@ -1,4 +1,4 @@
-"""Run flows: finish what an earlier run left, plan what is new, and execute the plans side by side."""
+"""Run flows: finish the plans that earlier runs left, plan what is new, and execute plans side by side."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     stop: threading.Event,
     environment: Environment | None = None,
 ) -> RunReport:
-    """Bring every selected flow up to date. One flow's failure never stops another's."""
+    """Bring every selected flow up to date. A flow that fails stops only the flows that read from it."""
     with open_runner(project, options, tell=tell, stop=stop, environment=environment) as runner:
         recorded = find_recorded(runner.ledger, project.pipeline)
         choice = choose(
@@ -85,7 +85,7 @@ def open_runner(
 
 
 class Runner:
-    """One run, with the databases of the thread that plans."""
+    """One run. `sources` are the open databases of the thread that plans."""
 
     def __init__(self, context: RunContext, sources: Sources, plan_flow: PlanFlow | None = None) -> None:
         self.run_id = context.run_id
@@ -101,9 +101,10 @@ class Runner:
         missing: Mapping[str, TidegaugeError] | None = None,
         others: Sequence[WithoutData] = (),
     ) -> Schedule:
-        """Plan the flows; the schedule finishes what was left of them, and executes the plans.
+        """Plan the flows and return their schedule, which also finishes the plans that earlier runs left.
 
-        `missing`: the flows whose table is gone, and what to report of them.
+        `missing`: the flows whose table is gone, each with the error to report. `others`: views and optimize
+        flows.
         """
         context, names = self._context, dict.fromkeys(flow.name for flow in (*flows, *others))
         context.spark.prepare_for((*flows, *others))
@@ -113,7 +114,7 @@ class Runner:
         context.tables = len({flow.label for flow in flows})
         begun, later = self._begin_first(flows, names.keys(), missing)
         quick = {flow.name: flow for flow in later if plans_quickly(flow)}
-        following = self._following([flow for flow in later if flow.name not in quick], others)
+        following = self._make_following_jobs([flow for flow in later if flow.name not in quick], others)
 
         def follow(meant: Sequence[GraphFlow]) -> Begun:
             if meant[0].name not in quick:
@@ -129,14 +130,14 @@ class Runner:
         names: AbstractSet[str],
         missing: Mapping[str, TidegaugeError] | None,
     ) -> tuple[Begun, list[AnyFlow]]:
-        """Plan the flows that wait for none; and the others, for their turn.
+        """Plan the flows that need not wait for others. Returns the result, and the flows to plan later.
 
-        A flow that reads what another one here writes comes after it. One that asks Spark what is new is
-        planned beside the others, when its turn comes.
+        A flow that reads the output of another flow of this run waits for that one. A flow that plans by
+        Spark is planned later too, side by side with others.
         """
         waiting = {flow.name: _reads(flow, names) for flow in flows if _waits(flow, names)}
         begun = self._begin([flow for flow in flows if flow.name not in waiting], self.sources, missing)
-        # One that reads only what does not change in this run need not wait: a thousand are planned at once.
+        # A flow need not wait if nothing that it reads changes in this run: a thousand are planned at once.
         at_once = {
             flow.name: flow
             for flow in flows
@@ -152,7 +153,7 @@ class Runner:
         sources: Sources,
         missing: Mapping[str, TidegaugeError] | None = None,
     ) -> Begun:
-        """Plan flows that wait for none any more."""
+        """Plan flows that need not wait for others any more, and make their jobs."""
         standing = find_standing(self._context, flows)
         free, dropped = drop_missing(self._context, standing.free, standing.left, missing or {})
         new = [flow for flow in free if flow.name not in standing.left]
@@ -166,15 +167,15 @@ class Runner:
         quiet = frozenset(one.flow.spec.name for one in planned if one.plan is None)
         return Begun(jobs, [*standing.refused, *dropped, *refused], quiet)
 
-    def _following(self, flows: Sequence[AnyFlow], others: Sequence[WithoutData]) -> dict[str, Job]:
-        """By name, what brings one up to date after those that it reads from."""
+    def _make_following_jobs(self, flows: Sequence[AnyFlow], others: Sequence[WithoutData]) -> dict[str, Job]:
+        """By flow, the job that brings it up to date once the flows that it reads from have ended."""
         jobs: dict[str, Job] = {flow.name: partial(self._follow, flow) for flow in flows}
         return jobs | {one.name: partial(bring_up_to_date, self._context, one) for one in others}
 
     def schedule_left(
         self, flows: Sequence[AnyFlow], missing: Mapping[str, TidegaugeError] | None = None
     ) -> Schedule:
-        """Finish the plans that earlier runs left, with their own windows, and make no new ones."""
+        """Return a schedule that only finishes the plans that earlier runs left, with their own windows."""
         context = self._context
         context.spark.prepare_for(flows)
         context.tell(FlowsChosen(tuple(flows)))
@@ -185,7 +186,7 @@ class Runner:
         return Schedule(context, Begun(jobs, [*standing.refused, *dropped]))
 
     def _follow(self, flow: AnyFlow) -> list[FlowReport]:
-        """Bring one flow up to date, after those that it reads from."""
+        """Bring one flow up to date, once the flows that it reads from have ended."""
         standing = find_standing(self._context, [flow])
         if standing.left:
             return [*standing.refused, *self._resume(flow, standing.left[flow.name])]
@@ -193,7 +194,10 @@ class Runner:
             return [*standing.refused, *self._plan_and_execute(standing.free, sources)]
 
     def _resume(self, flow: AnyFlow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
-        """Finish what an earlier run froze, with its own windows; then go on with what has come since."""
+        """Finish the plan of an earlier run, with its own windows; then plan and execute what is new since.
+
+        `only`: do not go on with what is new.
+        """
         context, began = self._context, self._context.clock()
         with context.environment.sources() as sources:
             try:
@@ -205,7 +209,7 @@ class Runner:
                 return [context.end(report)]
             [first] = self._executor.execute(planned)
             if first.error is not None or only or context.options.limit is not None:
-                # With a limit: what has come since is for another run, or the two would be more than it.
+                # With a limit, what is new is left to another run: both plans together could exceed it.
                 return [first]
             return [first, *self._plan_and_execute([flow], sources)]
 
@@ -215,16 +219,16 @@ class Runner:
 
 
 def _is_suspended(ledger: LedgerReader, project: Project) -> bool:
-    """The whole pipeline is. Views are not in the ledger, and go by it alone."""
+    """Whether the whole pipeline is suspended. A view alone cannot be: it is not in the ledger."""
     statuses = ledger.status(project.pipeline, [ALL])
     return any(one.flow == ALL and one.suspended for one in statuses)
 
 
 def _waits(flow: AnyFlow, names: AbstractSet[str]) -> bool:
-    """Whether it is planned when its turn comes, and not with the others before anything begins."""
+    """Whether the flow is planned when its turn comes, instead of before the first job begins."""
     return flow.plans_by_spark or bool(_reads(flow, names))
 
 
 def _reads(flow: AnyFlow, names: AbstractSet[str]) -> set[str]:
-    """Which of these it reads from."""
+    """Find which of the named flows this flow reads from."""
     return {name for name in flow.upstreams if name in names}

@@ -1,4 +1,4 @@
-"""Run the jobs of flows side by side; a flow that reads what another one writes begins after that one."""
+"""Run the jobs of flows side by side. A flow begins after the flows that it reads from have ended."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from tidegauge.run.context import RunContext
 from tidegauge.run.report import FlowReport
 
 _NAP = 0.05
+"""Seconds to wait for the end of a job before looking for signals again."""
 _TOGETHER = 100
+"""How many flows are planned together at most."""
 
 Job = Callable[[], list[FlowReport]]
+"""Does the work of one flow and returns its reports."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What became of flows whose turn to be planned has come."""
+    """The result of planning some flows: jobs to run, and reports of flows that have none."""
 
     jobs: Mapping[str, Job]
-    """By flow, what is left to do."""
+    """By flow, the job that is left to run."""
     reports: Sequence[FlowReport] = ()
-    """Of the flows that have no job."""
+    """Reports of the flows that have no job."""
     quiet: frozenset[str] = frozenset()
-    """Those that have nothing new: their jobs only say so."""
+    """Flows that have nothing new: their jobs only report that."""
 
 
 class Schedule:
-    """The jobs of one run."""
+    """Runs the jobs of one run, in the order that the graph of flows asks for."""
 
     def __init__(
         self,
@@ -50,10 +53,12 @@ class Schedule:
         together: AbstractSet[str] = frozenset(),
         order: Sequence[str] = (),
     ) -> None:
-        """The jobs of `begun` begin at once; the `later` flows are given to `follow` once all that they read
-        from has ended well, and an optimize flow once the readers of its tables have ended too.
+        """The jobs of `begun` may start at once. Flows of `later` are passed to `follow`, which plans them,
+        once all flows that they read from have ended well. An optimize flow also waits for the readers of
+        its tables.
 
-        `together`: flows that may be given to it in one call. `order`: of the reports.
+        `together`: flows that may be passed to `follow` in one call. `order`: flow names, in the order of the
+        reports that `run` returns.
         """
         self._context = context
         self._waiting = deque(begun.jobs.items())
@@ -67,8 +72,8 @@ class Schedule:
         self._held_back: set[str] = set()
         self._working = 0
         self._done: queue.SimpleQueue[tuple[str | None, Future[Begun]]] = queue.SimpleQueue()
-        self._awaiting = {flow.name: {*self._awaited(flow)} - self._ended.keys() for flow in later}
-        """By flow, those that it still waits for."""
+        self._awaiting = {flow.name: {*self._find_awaited(flow)} - self._ended.keys() for flow in later}
+        """By flow, the flows that it still waits for."""
         self._after: dict[str, list[GraphFlow]] = {}
         for flow in later:
             for name in self._awaiting[flow.name]:
@@ -81,9 +86,9 @@ class Schedule:
             while self._waiting or self._ready or self._working:
                 while (self._waiting or self._ready) and self._working < side_by_side:
                     self._begin_next(pool)
-                # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
+                # A short timeout: the main thread handles signals, and only while it is not blocked.
                 with contextlib.suppress(queue.Empty):
-                    self._take_in(*self._done.get(timeout=_NAP))
+                    self._take_result(*self._done.get(timeout=_NAP))
         return sorted(self._reports, key=lambda report: self._places.get(report.flow, 0))
 
     def _begin_next(self, pool: Executor) -> None:
@@ -92,9 +97,9 @@ class Schedule:
             self._submit(pool, name, lambda: Begun({}, job()))
             return
         flows: list[GraphFlow] = []
-        while self._ready and len(flows) < (_TOGETHER if self._joins(flows) else 1):
+        while self._ready and len(flows) < (_TOGETHER if self._can_join(flows) else 1):
             flow = self._ready.popleft()
-            bad = next((name for name in self._above(flow) if self._is_bad(name)), None)
+            bad = next((name for name in self._find_upstreams(flow) if self._has_failed(name)), None)
             if bad is None:
                 flows.append(flow)
                 continue
@@ -104,16 +109,16 @@ class Schedule:
             assert self._follow is not None
             self._submit(pool, None, partial(self._follow, flows))
 
-    def _joins(self, flows: Sequence[GraphFlow]) -> bool:
-        """Whether the next flow that is ready may be planned together with these."""
+    def _can_join(self, flows: Sequence[GraphFlow]) -> bool:
+        """Whether the next ready flow may be planned together with these flows."""
         return all(one.name in self._together for one in (*flows, self._ready[0]))
 
     def _submit(self, pool: Executor, name: str | None, work: Callable[[], Begun]) -> None:
         self._working += 1
         pool.submit(work).add_done_callback(lambda future: self._done.put((name, future)))
 
-    def _take_in(self, name: str | None, future: Future[Begun]) -> None:
-        """What a job, or the planning of flows (which has no name), has come to."""
+    def _take_result(self, name: str | None, future: Future[Begun]) -> None:
+        """Take in the result of a job, or of planning flows (then `name` is None)."""
         self._working -= 1
         found = future.result()
         self._waiting.extend(found.jobs.items())
@@ -128,19 +133,21 @@ class Schedule:
             if not self._awaiting[flow.name]:
                 self._ready.append(flow)
 
-    def _above(self, flow: GraphFlow) -> list[str]:
-        """The flows of this run that it reads from."""
+    def _find_upstreams(self, flow: GraphFlow) -> list[str]:
+        """Find the flows of this run that the flow reads from."""
         return [name for name in flow.upstreams if name in self._expected]
 
-    def _awaited(self, flow: GraphFlow) -> list[str]:
+    def _find_awaited(self, flow: GraphFlow) -> list[str]:
+        """Find the flows of this run that must end before this one begins."""
         readers = flow.readers if isinstance(flow, OptimizeFlow) else ()
-        return [*self._above(flow), *(name for name in readers if name in self._expected)]
+        return [*self._find_upstreams(flow), *(name for name in readers if name in self._expected)]
 
-    def _is_bad(self, name: str) -> bool:
+    def _has_failed(self, name: str) -> bool:
+        """Whether the flow did not end well, or was not begun because of such a flow."""
         return name in self._held_back or not self._ended[name].ok
 
     def _hold_back(self, flow: GraphFlow, before: FlowReport) -> FlowReport:
-        """What is not begun because a flow that it reads from did not end well."""
+        """Report a flow that is not begun because a flow that it reads from (`before`) did not end well."""
         if isinstance(before.error, Stopped):
             stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
             return FlowReport(flow.name, State.READY, 0.0, error=stopped)

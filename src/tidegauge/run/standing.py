@@ -1,4 +1,4 @@
-"""What stands in the way of a new plan: overrides that were begun, plans that were left, other runners."""
+"""What stands in the way of a new plan: unended overrides, earlier plans, suspensions, other runners."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from tidegauge.run.suspended import find_suspension, report_suspended
 @dataclass(frozen=True)
 class Standing:
     free: list[AnyFlow]
-    """The flows that no override holds, and that nobody has suspended."""
+    """The flows that no unended override holds, and that nobody has suspended."""
     left: dict[str, Plan]
-    """By flow, the plans that earlier runs left."""
+    """By flow, the plans that earlier runs left unfinished."""
     refused: list[FlowReport]
+    """Reports of the flows that are not free."""
 
 
 def find_standing(run: RunContext, specs: Sequence[AnyFlow]) -> Standing:
-    """What stands in the way of these flows, after the overrides that were begun have been ended."""
+    """End the overrides that were begun on these flows, then find what still stands in the way."""
     free, statuses, refused = end_overrides(run, specs)
     left = {
         status.flow: status.plan for status in statuses if status.plan is not None and status.override is None
@@ -43,9 +44,9 @@ def find_standing(run: RunContext, specs: Sequence[AnyFlow]) -> Standing:
 def end_overrides(
     run: RunContext, specs: Sequence[AnyFlow]
 ) -> tuple[list[AnyFlow], list[FlowStatus], list[FlowReport]]:
-    """End the overrides that somebody began and did not end; suspended flows are left as they are.
+    """End overrides that were begun and not ended. Suspended flows are left as they are.
 
-    Returns the flows that are free now, the statuses from before, and reports of the other flows.
+    Returns the flows that are free now, the statuses as they were before, and reports of the other flows.
     """
     names = [*(spec.name for spec in specs), ALL]
     statuses = run.ledger.status(run.project.pipeline, names) if specs else []
@@ -74,7 +75,10 @@ def drop_missing(
     left: Mapping[str, Plan],
     missing: Mapping[str, TidegaugeError],
 ) -> tuple[list[AnyFlow], list[FlowReport]]:
-    """The flows whose table is there, and the reports of the others."""
+    """Return the flows whose table is there, and FAILED reports of those in `missing`.
+
+    The ledger records the errors too.
+    """
     reports = []
     for spec in specs:
         error, plan, began = missing.get(spec.name), left.get(spec.name), run.clock()
@@ -83,7 +87,7 @@ def drop_missing(
         if plan is None:
             reports.append(run.refuse(spec.name, error, began))
             continue
-        # Another runner that holds it finds out by itself; it is not ours to say.
+        # If another runner holds the flow, that runner finds and records the error itself.
         with contextlib.suppress(FlowHeld, FlowSuspended, WrongState, Stopped):
             run.ledger.finish(claim_plan(run, plan), State.FAILED, error_to_json(error))
         report = FlowReport(spec.name, State.FAILED, run.since(began), draft=plan.draft, error=error)
@@ -92,12 +96,16 @@ def drop_missing(
 
 
 def find_forgotten(run: RunContext, names: Sequence[str]) -> dict[str, Undo]:
+    """By name, the flows that were forgotten after they had delivered rows."""
     statuses = run.ledger.status(run.project.pipeline, names) if names else []
     return {one.flow: one.undo for one in statuses if one.undo is not None and one.undo.forgot}
 
 
 def find_newer(run: RunContext, flow: Flow) -> tuple[Plan | None, bool]:
-    """The plan that another runner has made since, and whether the watermark moved or is going to."""
+    """Find the flow's present plan, and whether its watermark has moved or an override is about to move it.
+
+    Either shows that another runner was at work since the flow was opened.
+    """
     spec, mark = flow.spec, flow.mark
     statuses = run.ledger.status(spec.pipeline, [spec.name])
     if any(status.override is not None for status in statuses):

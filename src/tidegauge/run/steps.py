@@ -13,7 +13,7 @@ class Step(StrEnum):
     PLAN = "plan"
     """Windows are frozen in the ledger."""
     CLAIM = "claim"
-    """The flow is ours, the fence is raised, and its first batch is begun."""
+    """The runner takes the flow, raises its fence and begins the next batch."""
     BEGIN = "begin"
     """From here on this batch has only one meaning."""
     WRITE = "write"
@@ -25,22 +25,23 @@ class Step(StrEnum):
     ADVANCE = "advance"
     """The watermark moves, by compare-and-set on the fence; past the last batch the attempt ends with it."""
     FINISH = "finish"
-    """The attempt ends, unless it has, and the lease with it."""
+    """The attempt and its lease end, unless `ADVANCE` has ended them already."""
 
 
 class OverrideStep(StrEnum):
     """A change by hand. If its process dies, the next run does the last two steps again."""
 
     BEGIN = "begin_override"
-    """The fence is raised: nobody advances any more, and where the watermark goes is kept."""
+    """The fence is raised, so that nobody advances any more; the ledger keeps where the watermark will go."""
     OPEN = "open_epoch"
-    """The output begins its next epoch; readers follow that one from here on."""
+    """The output opens its next epoch; from here on readers follow that one."""
     END = "end_override"
     """The ledger moves the watermark, and the next plan may be made."""
 
 
 @contextmanager
 def step(name: Step | OverrideStep, flow: str, tell: Listener) -> Iterator[None]:
+    """Tell the listener when a step begins, and when it has ended without an error."""
     tell(StepBegun(flow, name))
     yield
     tell(StepDone(flow, name))

@@ -1,4 +1,4 @@
-"""Flows that a person has suspended: nobody runs them, and whoever asks for one by name is told why."""
+"""Flows that a person has suspended: no run takes them, and a run that selects one by name reports why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tidegauge.run.report import FlowReport
 
 
 def find_suspension(statuses: Iterable[FlowStatus], flow: str) -> FlowSuspended | None:
-    """Why the flow may not run, by statuses of it and of `*`; None: it may."""
+    """Find the error that says why the flow may not run; None if it may.
+
+    `statuses` should include those of the flow and of `*`, which stands for the whole pipeline.
+    """
     found = {one.flow: one for one in statuses if one.suspended is not None}
     one = found.get(flow) or found.get(ALL)
     if one is None or one.suspended is None:
@@ -26,7 +29,7 @@ def find_suspension(statuses: Iterable[FlowStatus], flow: str) -> FlowSuspended 
 
 
 def report_suspended(run: RunContext, spec: AnyFlow, why: FlowSuspended) -> FlowReport:
-    """What becomes of a suspended flow in a run: nothing. It is an error only for whoever named it."""
+    """Report a suspended flow as SKIPPED. It is an error only if the selection names the flow itself."""
     if is_named(spec, run.options.selection):
         return run.end(FlowReport(spec.name, State.SKIPPED, 0.0, error=why, suspended=True))
     said = f"{why.message}; {why.hint}"
@@ -35,6 +38,6 @@ def report_suspended(run: RunContext, spec: AnyFlow, why: FlowSuspended) -> Flow
 
 
 def is_named(spec: AnyFlow, selection: Sequence[str]) -> bool:
-    """By its own name or its table's, and not by a pattern or a tag."""
+    """Whether the selection has the flow's own name or its table's; a pattern or a tag does not count."""
     words = [word.strip("+") for word in selection if not is_pattern(word)]
     return any(word in (spec.name, spec.label) or spec.label.endswith(f".{word}") for word in words)

@@ -1,4 +1,4 @@
-"""Bring up to date, within a run, what has a place in the graph and no data: no plan, claim or batches."""
+"""Bring views and optimize flows up to date within a run. They have no data, so no plan, claim or batches."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tidegauge.run.report import FlowReport
 
 
 def bring_up_to_date(run: RunContext, spec: WithoutData) -> list[FlowReport]:
+    """Do the work of one view or optimize flow. Errors are reported, and never raised."""
     began = run.clock()
     if run.stop.is_set():
         stopped = Stopped("stopped as asked, before it began", hint="the next run goes on from here")
@@ -25,7 +26,7 @@ def bring_up_to_date(run: RunContext, spec: WithoutData) -> list[FlowReport]:
     except TidegaugeError as error:
         return [run.end(FlowReport(spec.name, State.FAILED, run.since(began), error=error))]
     except Exception as fault:
-        # One flow's surprise must not take the others down.
+        # An unexpected error of one flow must not end the others.
         surprise = TidegaugeError(
             f"{spec.name}: unexpected {type(fault).__name__}: {fault}",
             hint="this is a bug of Tidegauge; please report it with what --debug shows",
