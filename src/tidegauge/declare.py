@@ -1,8 +1,8 @@
 """Flows in Python: `@tg.flow(…)` over a function that makes one table of its inputs.
 
-Declaring only records the flow and returns the function unchanged, so that tests can call it. What
-is declared belongs to the module whose import ran the declaration; a project names such modules under
-`modules:`, and everything is checked when the project is read.
+A declaration only records the flow and returns the function unchanged, so that tests can call it. The
+flow belongs to the module whose import ran the declaration. A project names such modules under `modules:`,
+and the flows are checked when the project is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DeclaredInput:
     """A table that a flow reads; made by `changes` and `snapshot`."""
 
     keys: Mapping[str, Any]
-    """As the project file has them under `inputs:`, those that were given."""
+    """The keys that were given, named as in the project file under `inputs:`."""
     place: Place
 
 
@@ -42,18 +42,18 @@ class Declared:
     name: str
     inputs: Mapping[str, DeclaredInput | str]
     output: DeclaredOutput | None
-    """None: it has neither inputs nor an output, as an optimize flow has not."""
+    """None for an optimize flow, which has neither inputs nor an output."""
     keys: Mapping[str, Any]
-    """`evaluate`, `allow_nondeterministic`, `drift`, `tags`, `expect` and `schedule`, if they were given."""
+    """The other keys of the flow that were given, such as `evaluate`, `drift`, `tags` or `kind`."""
     place: Place
     module: str
     function: Callable[..., Any] | None = field(repr=False)
-    """None: its SQL is in a file, as a view's is."""
+    """The function that makes the table; None for a view, whose SQL is in a file, and an optimize flow."""
 
 
 @dataclass
 class _ModuleFlows:
-    """What one execution of a module has declared."""
+    """The flows that one execution of a module has declared."""
 
     code: CodeType | None
     flows: list[Declared] = field(default_factory=list)
@@ -77,7 +77,7 @@ def changes(
     settle: str | None = None,
     format: str | None = None,  # noqa: A002 - as the file calls it
 ) -> DeclaredInput:
-    """A Delta table whose changes are followed, version by version; or any table, by a column."""
+    """An input whose changes the flow follows: a Delta table by its versions, or any table by a column."""
     keys = {
         "table": table,
         "path": path,
@@ -96,7 +96,7 @@ def changes(
 
 
 def snapshot(table: str | None = None, *, path: str | None = None) -> DeclaredInput:
-    """A Delta table to be joined with: pinned when a plan is made, its own changes touch nothing."""
+    """A Delta table to join with, pinned when a plan is made. A change of it alone gives the flow no work."""
     return DeclaredInput(_given({"table": table, "path": path, "snapshot": True}), _place(sys._getframe(1)))
 
 
@@ -145,8 +145,8 @@ def flow(
 ) -> Callable[[_F], _F]:
     """Declare a flow: the function takes each input as a DataFrame by its name, and returns one.
 
-    An input may be just a table's name, which is the same as `changes` of it. The flow is called like the
-    function, unless `name` says otherwise. Raises ConfigError, with the place, for what is no declaration.
+    An input may be just a table's name, which is the same as `changes` of it. The flow has the function's
+    name, unless `name` gives another. Raises ConfigError, with the place, for a wrong output or input.
     """
     frame = sys._getframe(1)
     place = _place(frame)
@@ -173,7 +173,7 @@ def flow(
             "schedule": schedule,
         }
     )
-    module, code = _running(frame)
+    module, code = _find_running(frame)
 
     def declare(function: _F) -> _F:
         if not callable(function):
@@ -204,12 +204,12 @@ def view(
 ) -> None:
     """Declare a view in Spark's catalogue, made of the SELECT in the file `transform` over the inputs.
 
-    An input is the name of a table or of another view; `tg.table(path=…)` is one by its folder. The flow is
-    called like the view without its schema, unless `name` says otherwise.
+    An input is the name of a table or of another view, or `tg.table(path=…)` for a table by its folder. The
+    flow has the view's name without its schema, unless `name` gives another.
     """
     frame = sys._getframe(1)
     place = _place(frame)
-    module, code = _running(frame)
+    module, code = _find_running(frame)
     _flows_of(module, code).flows.append(
         Declared(
             name=name or table.rpartition(".")[2],
@@ -230,12 +230,12 @@ def optimize(
     vacuum: bool | None = None,
     tags: str | Sequence[str] | None = None,
 ) -> None:
-    """Declare a flow that compacts and vacuums the tables of others, after these have run and where it pays.
+    """Declare a flow that compacts and vacuums the tables of other flows after they have run, where it pays.
 
-    `select`: their names, patterns or `tag:WORD`; without it, all that write a Delta table.
+    `select` names those flows: names, patterns or `tag:WORD`; without it, all that write a Delta table.
     """
     frame = sys._getframe(1)
-    module, code = _running(frame)
+    module, code = _find_running(frame)
     _flows_of(module, code).flows.append(
         Declared(
             name=name,
@@ -255,26 +255,26 @@ def table(name: str | None = None, *, path: str | None = None) -> DeclaredInput:
 
 
 def declared_in(module: str) -> tuple[Declared, ...]:
-    """What the last execution of this module has declared, in order."""
+    """The flows that the last execution of this module has declared, in order."""
     found = _modules.get(module)
     return tuple(found.flows) if found else ()
 
 
 def forget(module: str) -> None:
-    """Drop what this module has declared, before it is executed again: it may declare less then."""
+    """Drop the flows of this module before it is executed again, as it may then declare fewer."""
     _modules.pop(module, None)
 
 
 def _flows_of(module: str, code: CodeType | None) -> _ModuleFlows:
     found = _modules.get(module)
     if found is None or found.code is not code:
-        # Executed again, after a reload: what it declared before no longer counts.
+        # Another code object: the module was reloaded, and its earlier declarations no longer count.
         found = _modules[module] = _ModuleFlows(code)
     return found
 
 
-def _running(frame: FrameType) -> tuple[str, CodeType | None]:
-    """The module that is being executed, also when it calls a function of another module to declare flows."""
+def _find_running(frame: FrameType) -> tuple[str, CodeType | None]:
+    """The module being executed, also when it calls a function of another module to declare flows."""
     name = str(frame.f_globals.get("__name__"))
     at: FrameType | None = frame
     while at is not None:
@@ -285,6 +285,7 @@ def _running(frame: FrameType) -> tuple[str, CodeType | None]:
 
 
 def _given(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that are not None."""
     return {key: value for key, value in keys.items() if value is not None}
 
 

@@ -10,20 +10,23 @@
     │   ├── KeyUnsuitable          no key, a key that repeats, a key with NULLs
     │   ├── TypeNotHeld            a column or value that Parquet cannot hold exactly
     │   ├── VersionsMissing        versions of a Delta table that were not read yet cannot be read any more
-    │   └── TableReplaced          another table stands where the one was that we have read from
+    │   └── TableReplaced          the table that we read from was replaced by another one
     ├── LedgerError                the store of watermarks
     │   ├── LedgerUnreachable      server down, file read-only or locked
     │   ├── LedgerVersion          made by newer code, or not migrated yet
     │   ├── WrongState             the state machine refuses an event in a state
     │   ├── FlowHeld               another runner holds the flow
-    │   └── LeaseLost              this runner's claim was taken over
+    │   ├── LeaseLost              this runner's claim was taken over
+    │   ├── FlowSuspended          somebody suspended the flow, or its whole pipeline, by hand
+    │   └── SchedulersDisagree     another scheduler of this pipeline has other flows or schedules
     ├── OutputError                the place we write to
     │   ├── OutputUnreachable      bucket missing, keys refused, disk full
     │   ├── OutputNotEmpty         files are there that the ledger knows nothing of
     │   ├── OutputDisagrees        ledger and output contradict each other
     │   ├── OutputUnsafe           the store does not honour conditional puts
-    │   └── MassDelete             more rows would be deleted than may be unasked
+    │   └── MassDelete             more rows would be deleted than are allowed without a confirmation
     ├── TransformFailed            the user's SQL or Python, or what came out of it
+    │   └── UnknownColumn          a transform reads a column that its inputs do not have now
     ├── ExpectationFailed          rows are not as `expect` says, or cannot be checked
     ├── RuntimeMissing             Java, jars or an optional library
     ├── SparkFailed                a Spark job ended in an error; the last cause, in one sentence
@@ -31,7 +34,7 @@
     ├── NotCompared                `verify` has nothing that it could compare (exit code 2)
     ├── PositionError              a position that cannot be read, or compared here
     └── Stopped                    a signal asked us to stop; nothing is wrong
-        └── LimitReached           so did `--limit`
+        └── LimitReached           the flow stopped at the number of rows that `--limit` gave
 
 Each carries one sentence with the cause, a `hint` that says what to do, the `place` in a file where
 there is one, and whether trying again may help (`retryable`).
@@ -47,7 +50,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Place:
-    """Where the user wrote something."""
+    """A place in a file that the user wrote; line and column count from 1."""
 
     file: str
     line: int
@@ -76,7 +79,7 @@ class TidegaugeError(Exception):
         self.place = place
         self.retryable = self.default_retryable if retryable is None else retryable
         self.detail = detail
-        """What only `--debug` shows, such as a Java stack trace."""
+        """More about the error, such as a Java stack trace; only `--debug` shows it."""
 
     @property
     def type(self) -> str:
@@ -84,17 +87,17 @@ class TidegaugeError(Exception):
 
     @property
     def sentence(self) -> str:
-        """The cause, behind the place where there is one."""
+        """The message, with the place in front of it if there is one."""
         return f"{self.place}: {self.message}" if self.place else self.message
 
     def __str__(self) -> str:
-        """For Python, where nothing else prints the hint."""
+        """The sentence and the hint: in a Python traceback nothing else prints the hint."""
         return f"{self.sentence}\nhint: {self.hint}" if self.hint else self.sentence
 
 
 @contextmanager
 def at_place(place: Place | None) -> Iterator[None]:
-    """What is raised within, and has no place of its own, gets this one."""
+    """Give this place to each TidegaugeError raised in the block that has none of its own."""
     try:
         yield
     except TidegaugeError as error:
@@ -132,17 +135,17 @@ class KeyUnsuitable(SourceError):
 
 class TypeNotHeld(SourceError):
     types: tuple[str, ...] = ()
-    """Those of the source that nothing holds, where it is for want of a line in the file."""
+    """The source's types that Parquet cannot hold; empty where a line under `types:` would not help."""
 
 
 def tell_types(types: Iterable[str]) -> str:
-    """The line that settles it."""
+    """A hint with the `types:` line that lets columns of these types arrive as text."""
     said = ", ".join(f"{_yaml_key(one)}: string" for one in dict.fromkeys(types))
     return f"let them arrive as the database's own text: add `types: {{{said}}}` to the sync"
 
 
 def share_types(errors: Iterable[TidegaugeError | None]) -> None:
-    """Let all that want a line in the file for their types ask for the same one."""
+    """Give all TypeNotHeld errors one hint, whose `types:` line names the types of all of them."""
     found = [one for one in errors if isinstance(one, TypeNotHeld) and one.types]
     for error in found:
         error.hint = tell_types(word for one in found for word in one.types)
@@ -240,7 +243,7 @@ class RunFailed(TidegaugeError):
     def __init__(self, message: str, *, hint: str | None, result: Any) -> None:
         super().__init__(message, hint=hint)
         self.result = result
-        """Of the whole run, the flows that ended well included."""
+        """The result of the whole run, including the flows that ended well."""
 
 
 class NotCompared(TidegaugeError):
@@ -249,7 +252,7 @@ class NotCompared(TidegaugeError):
     def __init__(self, message: str, *, hint: str | None = None, excused: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.excused = excused
-        """It can never be compared, so it does not count as a failure beside tables that were."""
+        """Whether the table can never be compared, so that it is no failure if other tables were compared."""
 
 
 class PositionError(TidegaugeError):

@@ -1,3 +1,3 @@
 """The command line: one file for each command, and the options and tables that they share.
-Knows operations and run; does no work of its own but asking, showing and exit codes.
+Calls operations and run; its own work is only to ask, to show results and to set exit codes.
 """

@@ -28,7 +28,7 @@ PreviewedOption = Annotated[
 
 
 def check_reason(command: str, reason: str | None) -> None:
-    """Before anything is looked at: a script that gave none is told so at once."""
+    """Raise ConfigError if no reason was given and nobody can be asked; called before any work is done."""
     if not _is_given(reason) and not sys.stdin.isatty():
         typed = shlex.join(word for word in sys.argv[1:] if word != "--yes")
         raise ConfigError(
@@ -38,7 +38,7 @@ def check_reason(command: str, reason: str | None) -> None:
 
 
 def confirm_with_reason(question: str, reason: str | None, *, yes: bool) -> str:
-    """The reason, once a person has agreed. Raises ConfigError if he has not."""
+    """Ask for a reason if none was given, then for a yes. Returns the reason, or raises ConfigError."""
     if not _is_given(reason):
         reason = typer.prompt("why? (the history keeps it)", default="", show_default=False, err=True)
     if not _is_given(reason):
@@ -49,7 +49,7 @@ def confirm_with_reason(question: str, reason: str | None, *, yes: bool) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """For what needs no reason. Raises ConfigError if a person has not agreed."""
+    """Ask for a yes, unless `yes` is set already. Raises ConfigError without one."""
     if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
         raise ConfigError("not confirmed, so nothing was changed", hint="answer y, or add --yes in a script")
 

@@ -1,4 +1,4 @@
-"""`--debug` on what runs flows: windows, statements, files, and what each step of each flow takes."""
+"""`--debug` for commands that run flows: windows, statements, files, and the time that each step takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def debugging(tell: Listener) -> Iterator[Listener]:
-    """A listener that says more, on stderr, until the block ends."""
+    """A listener that also writes debug lines to stderr, until the block ends."""
     handler, before = _TracedLines(), TRACE.level
     TRACE.addHandler(handler)
     TRACE.setLevel(logging.DEBUG)
@@ -37,7 +37,7 @@ class _TracedLines(logging.Handler):
 
 
 class StepTimes:
-    """Passes events on, with the windows of each plan before it and the seconds of each step after it."""
+    """Passes events on to `tell`, and writes the windows of each new plan and the seconds of each step."""
 
     def __init__(self, tell: Listener) -> None:
         self._tell = tell

@@ -1,4 +1,4 @@
-"""What `vacuum` and `optimize` share: which tables, what is shown of them, and how it ended."""
+"""What `vacuum` and `optimize` share: the option for tables, the table of results, and the exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TablesOption = Annotated[
 
 
 class Tell:
-    """A line on stderr for each table that is begun."""
+    """Writes a line to stderr for each table that is begun."""
 
     def __init__(self, word: str, *, quiet: bool) -> None:
         self._word = word
@@ -41,7 +41,7 @@ def close(
     json: bool,
     debug: bool,
 ) -> NoReturn:
-    """Show it, and leave with the exit code that it means."""
+    """Show the results, and exit with 1 if one of them has an error."""
     if json:
         tables = [one.to_json() for one in found]
         print_json({"schema": f"tidegauge/{command}/1", "done": done, "tables": tables})
@@ -72,11 +72,11 @@ def _cell(one: MaintenanceResult, column: str) -> object:
                 return "refused" if not one.done else "not vacuumed"
             return f"left alone: {one.left_alone}" if one.left_alone else ""
         case _:
-            return _measured(one, column)
+            return _describe_sizes(one, column)
 
 
-def _measured(one: MaintenanceResult, column: str) -> object:
-    """Before and after an optimize."""
+def _describe_sizes(one: MaintenanceResult, column: str) -> object:
+    """One cell about the table before or after an optimize; None if it was not optimized."""
     from tidegauge.flows.maintenance import show_bytes
 
     if one.before is None or one.after is None or one.seconds is None:
@@ -92,7 +92,7 @@ def _measured(one: MaintenanceResult, column: str) -> object:
 
 
 def describe(found: Sequence[MaintenanceResult]) -> Iterator[str]:
-    """What was done to each table, in a line; those that were left alone together."""
+    """Lines that say what was done to each table; tables left alone for one reason share a line."""
     left_alone: dict[str, list[str]] = {}
     for one in found:
         name = one.target.name

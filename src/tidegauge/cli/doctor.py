@@ -1,4 +1,4 @@
-"""`tidegauge doctor`: is everything there that a run needs?"""
+"""`tidegauge doctor`: checks that everything a run needs is there."""
 
 from __future__ import annotations
 

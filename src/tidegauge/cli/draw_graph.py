@@ -1,4 +1,4 @@
-"""A graph of flows as text: a tree for terminals, which grows to the right layer by layer, and Mermaid."""
+"""Draws a graph of flows as text: a tree for terminals, with a layer in each indent, or Mermaid."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LEAST = 24
 
 
 def draw_tree(nodes: Sequence[GraphNode], *, root: str, width: int) -> list[str]:
-    """Each flow once, below the table it reads or the last flow that it waits for, with what else it reads.
+    """The lines of the tree. Each flow is drawn once, below the table it reads or the last flow it waits for.
 
-    `root`: the folder that paths are shown from.
+    A line `with …` below it names its other inputs. Paths are shown relative to `root`.
     """
     lines = list(_lines(nodes, root))
     states = max((len(state or "") for _, state in lines), default=0)
@@ -26,9 +26,9 @@ def draw_tree(nodes: Sequence[GraphNode], *, root: str, width: int) -> list[str]
     drawn: list[str] = []
     for text, state in lines:
         if state is None:
-            drawn += _folded(text, width)
+            drawn += _fold(text, width)
         else:
-            drawn.append(f"{_shortened(text, room):<{room + _GAP}}{state}".rstrip())
+            drawn.append(f"{_shorten(text, room):<{room + _GAP}}{state}".rstrip())
     return drawn
 
 
@@ -42,11 +42,11 @@ def draw_mermaid(nodes: Sequence[GraphNode], *, root: str) -> list[str]:
     def table(text: str) -> str:
         if text not in tables:
             tables[text] = f"t{len(tables) + 1}"
-            lines.append(f'  {tables[text]}[("{_escaped(_from(text, root))}")]')
+            lines.append(f'  {tables[text]}[("{_escape(_from(text, root))}")]')
         return tables[text]
 
     for node in nodes:
-        lines.append(f'  {flows[node.flow]}["{_escaped(node.flow)}<br/>{_escaped(node.state)}"]')
+        lines.append(f'  {flows[node.flow]}["{_escape(node.flow)}<br/>{_escape(node.state)}"]')
         for text in (*(targets[name] for name in node.upstreams), *node.sources):
             lines.append(f"  {table(text)} --> {flows[node.flow]}")
         if node.target is not None:
@@ -55,20 +55,20 @@ def draw_mermaid(nodes: Sequence[GraphNode], *, root: str) -> list[str]:
 
 
 def _lines(nodes: Sequence[GraphNode], root: str) -> Iterator[tuple[str, str | None]]:
-    """Text and state; None for a line that says more of the one above it."""
+    """Each line's text and state; the state is None for a `with …` line, which belongs to the line above."""
     layers = find_layers(nodes)
     below: dict[tuple[str, str], list[GraphNode]] = {}
     for node in nodes:
-        below.setdefault(_parent(node, layers), []).append(node)
+        below.setdefault(_find_parent(node, layers), []).append(node)
 
     def grow(at: tuple[str, str], bars: str) -> Iterator[tuple[str, str | None]]:
         children = below.get(at, [])
         for number, node in enumerate(children, start=1):
             last = number == len(children)
             inner = f"{bars}{'   ' if last else '│  '}"
-            where = _arrow(node, root)
+            where = _describe_target(node, root)
             yield f"{bars}{'└─ ' if last else '├─ '}{node.flow}{where}", node.state
-            others = [name for kind, name in _reads(node) if (kind, name) != at]
+            others = [name for kind, name in _find_inputs(node) if (kind, name) != at]
             if others:
                 bar = "│" if below.get(("flow", node.flow)) else " "
                 yield f"{inner}{bar}  with {', '.join(_from(name, root) for name in others)}", None
@@ -79,22 +79,24 @@ def _lines(nodes: Sequence[GraphNode], root: str) -> Iterator[tuple[str, str | N
         yield from grow((kind, name), "")
 
 
-def _arrow(node: GraphNode, root: str) -> str:
+def _describe_target(node: GraphNode, root: str) -> str:
     return "" if node.target in (None, node.flow) else f" ─▶ {_from(str(node.target), root)}"
 
 
-def _reads(node: GraphNode) -> list[tuple[str, str]]:
+def _find_inputs(node: GraphNode) -> list[tuple[str, str]]:
+    """All that the flow reads: `flow` or `table`, and its name."""
     return [*(("flow", name) for name in node.upstreams), *(("table", name) for name in node.sources)]
 
 
-def _parent(node: GraphNode, layers: dict[str, int]) -> tuple[str, str]:
+def _find_parent(node: GraphNode, layers: dict[str, int]) -> tuple[str, str]:
+    """What the node is drawn below: the upstream in the highest layer; without upstreams its first table."""
     if node.upstreams:
         return "flow", max(node.upstreams, key=lambda name: layers[name])
     return "table", node.sources[0]
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """What else a flow reads, over several lines where it has to be."""
+def _fold(text: str, width: int) -> list[str]:
+    """Fold a `with …` line into several lines if it is wider than the terminal."""
     bars, _, names = text.partition("with ")
     return textwrap.wrap(
         names,
@@ -106,7 +108,7 @@ def _folded(text: str, width: int) -> list[str]:
     )
 
 
-def _shortened(text: str, room: int) -> str:
+def _shorten(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     head, arrow, target = text.partition(" ─▶ ")
@@ -115,8 +117,9 @@ def _shortened(text: str, room: int) -> str:
 
 
 def _from(text: str, root: str) -> str:
+    """The path relative to `root`, if it is below it."""
     return text.removeprefix(f"{root}/")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

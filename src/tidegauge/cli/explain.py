@@ -1,4 +1,4 @@
-"""`tidegauge explain`: batch by batch, what a run would read, and how. Writes nothing."""
+"""`tidegauge explain`: shows batch by batch what a run would read, and how. Writes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidegauge.operations.plan import Preview
 
 _MOST = 20
-"""Batches that a person is shown."""
+"""How many batches are shown as text."""
 
 
 def command(
@@ -55,7 +55,7 @@ def _lines(flow: Preview) -> list[str]:
 
 
 def describe_batches(draft: Draft, done: int) -> list[str]:
-    """The windows of a plan's batches, but for those that are done already."""
+    """The windows of a plan's batches, one line each, without the first `done` ones."""
     batches = [_parts(draft, batch) for batch in draft.batches[done:]]
     lines = [
         f"batch {number}: " + "; ".join(_describe_window(part) for part in batch)

@@ -1,4 +1,4 @@
-"""`tidegauge export workflow`: the project's flows as the job of another scheduler, on stdout."""
+"""`tidegauge export workflow`: prints the project's flows as a job of another scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge files list|clean|compact`: what lies in the lake, and how it is kept small."""
+"""`tidegauge files list|clean|compact`: lists the files of the lake, and keeps their number small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge forget`: let go of flows whose tables have gone for good."""
+"""`tidegauge forget`: drops the watermarks of flows whose tables are gone for good."""
 
 from __future__ import annotations
 

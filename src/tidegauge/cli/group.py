@@ -1,4 +1,4 @@
-"""A list of commands whose summaries are not cut."""
+"""A group of commands whose `--help` shows the whole summary of each command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 _WHOLE = 1000
-"""Characters: more than any summary has."""
+"""A limit in characters that no summary reaches."""
 
 
 class CommandGroup(TyperGroup):

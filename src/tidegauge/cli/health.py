@@ -57,13 +57,13 @@ def command(
     opened, chosen = open_project(project), selection(select, table)
     now, found = _examine(opened, chosen, pipeline)
     if data and opened.delta_flows:
-        found = _with_data(opened, found, debug=debug)
+        found = _add_data_findings(opened, found, debug=debug)
     whole = [] if chosen or pipeline else examine_pipeline(opened)
     overall = worst([*(one.level for one in found), *(one.level for one in whole)])
     bad = overall is HealthLevel.CRITICAL
     if report is not None:
         _write_page(local(report), opened, now, found, whole)
-    told = _alert(opened, found, chosen, pipeline) if alert else {}
+    told = _send_new_alerts(opened, found, chosen, pipeline) if alert else {}
     if json:
         print_json(
             {
@@ -80,7 +80,7 @@ def command(
         say("this project has no flows")
     else:
         _show(found, now)
-        _show_whole(whole)
+        _show_pipeline(whole)
         say(overall.value)
     raise typer.Exit(int(bad))
 
@@ -91,7 +91,7 @@ def _examine(project: Project, chosen: Sequence[str], pipeline: str | None) -> t
     return examine_tracker(project, pipeline) if pipeline else examine(project, chosen)
 
 
-def _alert(
+def _send_new_alerts(
     project: Project, found: Sequence[Health], chosen: Sequence[str], pipeline: str | None
 ) -> dict[str, Any]:
     from tidegauge.cli.log import warn
@@ -125,7 +125,7 @@ def _show(found: Sequence[Health], now: datetime) -> None:
     )
 
 
-def _show_whole(whole: Sequence[HealthFinding]) -> None:
+def _show_pipeline(whole: Sequence[HealthFinding]) -> None:
     from tidegauge.model.health import HealthLevel
 
     for one in whole:
@@ -133,7 +133,7 @@ def _show_whole(whole: Sequence[HealthFinding]) -> None:
             say(f"{'✗' if one.level is HealthLevel.CRITICAL else '!'} {one.check}: {one.says}")
 
 
-def _with_data(project: Project, found: Sequence[Health], *, debug: bool) -> list[Health]:
+def _add_data_findings(project: Project, found: Sequence[Health], *, debug: bool) -> list[Health]:
     from tidegauge.operations.health_data import check_tables
 
     names = {flow.name for flow in project.delta_flows}
@@ -149,7 +149,7 @@ def _write_page(
 
     tags = {flow.name: flow.tags for flow in project.delta_flows}
     places = {name: place for place, name in enumerate(tags)}
-    # As the project file has them: layers in the order in which the data goes through them.
+    # Flows between Delta tables in the order of the project file, as data goes through the layers.
     shown = sorted(found, key=lambda one: places.get(one.flow, -1))
     reports = [one.to_report(next(iter(tags.get(one.flow, ())), "")) for one in shown]
     page = health_page(project.pipeline, now, reports, whole)

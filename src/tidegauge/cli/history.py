@@ -95,7 +95,7 @@ def _find_events(
     limit: int,
     asked: bool,
 ) -> list[HistoryEvent]:
-    """Newest first, so many at the most. `asked`: the pipeline was named, so it has to be there."""
+    """The newest `limit` events, newest first. `asked`: the user named the pipeline, so it has to exist."""
     from datetime import datetime
 
     from tidegauge.config.durations import parse_duration
@@ -105,9 +105,9 @@ def _find_events(
     with open_ledger(project.ledger, create=False) as ledger:
         if asked:
             check_pipeline(ledger, project.pipeline)
-        # A table that has two stages means both of them.
+        # The name of a table with two stages means both flows.
         names = [None] if flow is None else [flow, *(f"{flow}/{stage}" for stage in Stage)]
-        # What is left out afterwards must not count.
+        # The limit must not count events that `--since` leaves out below.
         most = limit if since is None else sys.maxsize
         found = [
             ledger.history(project.pipeline, flow=name, failed=failed, events=kinds, limit=most)
@@ -115,5 +115,5 @@ def _find_events(
         ]
         oldest = datetime.min if since is None else ledger.now() - parse_duration(since)
     kept = (one for part in found for one in part if one.at >= oldest)
-    # Stable: of events at one moment, those of one flow stay in the order that the ledger gives.
+    # The sort is stable: events of one flow at the same moment keep the ledger's order.
     return sorted(kept, key=lambda one: one.at, reverse=True)[:limit]

@@ -1,4 +1,4 @@
-"""`tidegauge init`: a project that runs, with comments."""
+"""`tidegauge init`: makes a project that runs, with comments in its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge ledger migrate | prune | export | import | rebuild`: the store of watermarks itself."""
+"""`tidegauge ledger migrate | prune | export | import | rebuild`: commands for the ledger itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to stderr, as text for people or as one JSON object a line."""
+"""Log lines on stderr, as text or as one JSON object each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LogFormatOption = Annotated[
 
 
 def logs_json() -> bool:
-    """By the words of the command, as `--json` and `--debug` are read where errors are shown."""
+    """Whether log lines are JSON. Read from `sys.argv`, because errors are shown outside of the command."""
     words = sys.argv[1:]
     said = [after for word, after in pairwise(words) if word == _OPTION]
     said += [word.partition("=")[2] for word in words if word.startswith(f"{_OPTION}=")]
@@ -41,7 +41,7 @@ def logs_json() -> bool:
 
 @contextmanager
 def watch_here(*, debug: bool = False) -> Iterator[Listener]:
-    """A listener that shows the run on stderr until the block ends. `debug`: step by step, in lines."""
+    """A listener that shows the run on stderr until the block ends; with `debug` in lines, step by step."""
     from tidegauge.observe.json_log import JsonLines
     from tidegauge.observe.view import Lines, watch
 
@@ -58,7 +58,7 @@ def watch_here(*, debug: bool = False) -> Iterator[Listener]:
 
 
 def log_line(text: str, *, event: str, level: str) -> str:
-    """A line of the log, without its end; as text it is what it is."""
+    """One log line without a newline: the masked text itself, or a JSON object."""
     if not logs_json():
         return mask(text)
     from tidegauge.observe.json_log import render
@@ -67,6 +67,6 @@ def log_line(text: str, *, event: str, level: str) -> str:
 
 
 def warn(text: str) -> None:
-    """On stderr: something that broke no run, and that a person should know."""
+    """Write a warning to stderr: something that a person should know and that broke no run."""
     shown = text if logs_json() else f"warning: {text}"
     sys.stderr.write(log_line(shown, event="warning", level="warning") + "\n")

@@ -1,4 +1,4 @@
-"""`tidegauge`: the list of commands, and the last line of defence for what they raise."""
+"""`tidegauge`: the list of commands, and what happens to the errors that they raise."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def main() -> None:
         )
         sys.exit(report_error(surprise, json="--json" in sys.argv, debug="--debug" in sys.argv))
     except SystemExit as end:
-        # What ended well returns: schedulers that call this in their own process take any exit for a failure.
+        # After a success return: schedulers that call this in their process take SystemExit for a failure.
         if end.code not in (None, 0):
             raise
 

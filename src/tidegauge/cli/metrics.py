@@ -1,4 +1,4 @@
-"""`tidegauge metrics`: the flows' numbers for Prometheus."""
+"""`tidegauge metrics`: prints or serves the flows' metrics for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge optimize`: compaction, Z-order, statistics, and a vacuum that respects every reader."""
+"""`tidegauge optimize`: compacts and Z-orders Delta tables, then vacuums what no reader needs."""
 
 from __future__ import annotations
 

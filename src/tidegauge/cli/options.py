@@ -1,4 +1,4 @@
-"""The options that mean the same on every command."""
+"""The options that mean the same in every command."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def selection(select: list[str] | None, table: list[str] | None) -> tuple[str, .
 
 
 def local(path: Path) -> Path:
-    """A folder or file to be made here; what looks like another store's would be made here just the same."""
+    """The path of a file or folder to write. Raises ConfigError for an address such as `s3://…`, which would
+    otherwise become a local folder of that name."""
     if (scheme := scheme_of(str(path))) is not None:
         raise ConfigError(
             f"{path} has to be a local path, and not one of kind `{scheme}:`",
@@ -70,7 +71,8 @@ def local(path: Path) -> Path:
 
 
 def one_stage(stage: Stage | None, words: dict[str, bool]) -> Stage | None:
-    """The stage that --stage or one of its other names means; `words` are extract's, then load's."""
+    """The stage that was asked for; None for both. `words`: the other option for extract and then that for
+    load, each with whether it was given. Raises ConfigError if two options disagree."""
     (first, extract), (second, load) = words.items()
     named = {
         **({f"--stage {stage}": stage} if stage else {}),

@@ -1,4 +1,4 @@
-"""Tables and errors for people, one JSON document for machines. Everything printed is masked."""
+"""Prints tables and errors for people, or one JSON document. Everything printed is masked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def print_table(
 
 
 def show_table(table: Table) -> None:
-    """A table that fits the terminal: where it does not, long cells fold. Numbers stand right."""
+    """Print a table. If it is wider than the terminal, long cells fold. Numbers are aligned right."""
     terminal = _on_terminal()
     if terminal and not fits(table):
         _print_folded(table)
@@ -62,7 +62,7 @@ def show_table(table: Table) -> None:
 
 
 def fits(table: Table) -> bool:
-    """Whether a table needs no folding here; a file is as wide as it has to be."""
+    """Whether the table fits without folding; always true if stdout is no terminal."""
     widths = table.widths
     return not _on_terminal() or sum(widths) + 3 * len(widths) <= shutil.get_terminal_size().columns
 
@@ -79,7 +79,7 @@ def _print_folded(table: Table) -> None:
 
     folded = FoldedTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, width in zip(table.columns, table.widths, strict=True):
-        # A number in two lines is two numbers; and what is short gains no room by folding.
+        # A number folded into two lines would look like two numbers; folding a short column saves nothing.
         number = name in table.numbers
         justify: Literal["left", "right"] = "right" if number else "left"
         folded.add_column(name, justify=justify, overflow="fold", no_wrap=number or width <= _SHORT)
@@ -89,7 +89,7 @@ def _print_folded(table: Table) -> None:
 
 
 def report_error(error: TidegaugeError, *, json: bool, debug: bool) -> int:
-    """Show an error the way the user asked for, and say which exit code it means."""
+    """Show an error as text, with `json` also as JSON on stdout; return its exit code."""
     if json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""What changes by hand would do, flow by flow, as a person sees it."""
+"""Shows what a change of watermarks by hand would do to each flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge plan`: what a run would read and write, and why. Writes nothing."""
+"""`tidegauge plan`: shows what a run would read and write, and why. Writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run something under the eyes of a person, and say how it ended: the part that `run` and its kin share."""
+"""Shows a run while it is under way, and how it ended: shared by `run`, `retry`, `backfill` and `repair`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def running(
     project: Project, go: Callable[[Listener, threading.Event], RunReport], *, json: bool, debug: bool
 ) -> tuple[RunReport, int]:
-    """What was done, and the exit code of a signal that asked to stop; 0 if there was none."""
+    """Call `go` with a listener and a stop event. Returns its report, and 128 plus the number of the signal
+    that asked to stop; 0 without one."""
     from tidegauge.operations.telemetry import Tracing, tell_of_error
 
     stop = Stop()
@@ -59,7 +60,7 @@ def close(
     debug: bool,
     more: dict[str, Any] | None = None,
 ) -> NoReturn:
-    """Say what happened, in a table or as JSON, and leave with the exit code that it means."""
+    """Show the report as a table or as JSON, and exit: with `signalled`, or if that is 0, by the outcome."""
     from tidegauge.operations.telemetry import tell_others
     from tidegauge.operations.verify import explain_nothing_compared, is_proven
 
@@ -99,7 +100,7 @@ def _find_errors(verified: Sequence[Verified]) -> list[TidegaugeError]:
 
 
 def _report_all(errors: Sequence[TidegaugeError], *, debug: bool) -> None:
-    """One by one; but what was only stopped, in one sentence for all."""
+    """Show each error; flows that were only stopped share one sentence."""
     stopped = sum(isinstance(error, Stopped) for error in errors)
     for error in errors:
         if not isinstance(error, Stopped):
@@ -120,7 +121,7 @@ def _details(refreshed: Sequence[OverrideResult], verified: Sequence[Verified] |
 
 
 def show(report: RunReport) -> None:
-    """The closing table. Changes are counted where an output can tell them."""
+    """Print the table at the end of a run, and its notes."""
     _show_flows(report)
     for note in report.notes:
         say(f"note: {note}")
@@ -151,7 +152,7 @@ def _show_endings(report: RunReport) -> None:
 
 
 class Stop:
-    """The first signal asks to stop after the batch in hand; the second stops at once."""
+    """Handles SIGINT and SIGTERM: the first asks to stop after the current batch, a second exits at once."""
 
     def __init__(self, says: str = "stopping after the batch in hand; once more stops at once") -> None:
         self.asked = threading.Event()
@@ -172,5 +173,5 @@ class Stop:
             os._exit(code)
         self.exit_code = code
         self.asked.set()
-        # Past Python's buffer, which the code that was interrupted may be holding.
+        # Not through `sys.stderr`, whose lock the interrupted code may hold.
         os.write(2, self._says)

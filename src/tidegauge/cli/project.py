@@ -1,4 +1,4 @@
-"""Open what most commands need: the project, and its ledger for reading."""
+"""Finds and loads the project, as most commands need it."""
 
 from __future__ import annotations
 

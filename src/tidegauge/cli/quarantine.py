@@ -1,4 +1,4 @@
-"""`tidegauge quarantine`: rows that expectations set aside, listed, taken up again or discarded."""
+"""`tidegauge quarantine`: lists, replays or discards the rows that expectations set aside."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def replay(
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Look at the rows again under what is expected today; those that pass reach the target.
+    """Check the rows again by what is expected today; those that pass reach the target.
 
     The flow is set back and evaluated anew, so that its target is what its inputs make of it. To an `append`
     target the rows are added as they were.

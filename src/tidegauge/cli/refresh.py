@@ -1,4 +1,4 @@
-"""`--full-refresh`: show what would be emptied and read again, ask, and begin the new epochs."""
+"""`--full-refresh`: shows what would be emptied and read again, asks, and begins the new epochs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refresh(
     json: bool,
     debug: bool,
 ) -> list[OverrideResult]:
-    """What was done of it, flow by flow; ends the command where there is nothing to go on with."""
+    """Begin the new epochs and return the result of each flow. Exits if none could begin, or on a dry run."""
     from tidegauge.operations import refresh as engine
 
     if not dry_run:
@@ -58,7 +58,7 @@ def refresh(
 def _document(
     command: str, state: str, found: Sequence[OverridePreview] | Sequence[OverrideResult]
 ) -> dict[str, Any]:
-    """As a run's, of which nothing was begun."""
+    """A JSON document like that of a run in which no flow began."""
     return {
         "schema": f"tidegauge/{command}/1",
         "run_id": None,

@@ -1,4 +1,4 @@
-"""`tidegauge repair`: move just the rows that differ."""
+"""`tidegauge repair`: moves only the rows that differ between source and target."""
 
 from __future__ import annotations
 

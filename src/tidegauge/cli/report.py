@@ -1,4 +1,4 @@
-"""`tidegauge report`: the dashboard's pages as files, for where there is no server."""
+"""`tidegauge report`: writes the dashboard's pages as files, to be read without a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge.cli.write_file import write_file
 from tidegauge.errors import ConfigError
 
 _LIST = "tidegauge-report.json"
-"""Names the files of the last report, so that the next one leaves none of them behind."""
+"""The file that lists the report's files, so that the next report can delete those it does not replace."""
 
 
 def command(
@@ -58,7 +58,7 @@ def _find_written(folder: Path) -> set[str]:
         return set()
     try:
         found = jsonlib.loads((folder / _LIST).read_text(encoding="utf-8"))["files"]
-        # A list that somebody else wrote must not lead out of the folder.
+        # Only files in this folder: a list that somebody else wrote must not name others.
         return {name for name in map(str, found) if Path(name).name == name and (folder / name).is_file()}
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(

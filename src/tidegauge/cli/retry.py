@@ -1,4 +1,4 @@
-"""`tidegauge retry`: end the plans that failed, and plan nothing new."""
+"""`tidegauge retry`: tries the plans that failed again, and plans nothing new."""
 
 from __future__ import annotations
 

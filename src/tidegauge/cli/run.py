@@ -1,4 +1,4 @@
-"""`tidegauge run`: bring every flow up to date."""
+"""`tidegauge run`: brings every flow up to date."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ConfirmDeletesOption = Annotated[
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the words of `run`, or of `sync`, amount to."""
+    """The options of `run` or `sync`, as both commands understand them."""
 
     command: str
     selection: tuple[str, ...]
@@ -132,7 +132,7 @@ def command(
 
 
 def carry_out(path: Path | None, wanted: Wanted) -> None:
-    """Both commands, from what was wanted to the exit code."""
+    """The work of both commands: run, verify and report as `wanted` says, then exit."""
     from tidegauge.config.durations import parse_duration
     from tidegauge.run.options import RunOptions
     from tidegauge.run.run import run
@@ -167,7 +167,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
             json=json,
             debug=debug,
         )
-        # A flow whose new epoch could not begin is left alone, and reported at the end.
+        # A flow whose new epoch could not begin is not run, and its error is reported at the end.
         order = replace(order, selection=tuple(one.move.name for one in refreshed if one.error is None))
     elif wanted.dry_run:
         show_plan(project, order.selection, stage=order.stage, limit=order.limit, json=json, debug=debug)

@@ -1,4 +1,4 @@
-"""`tidegauge schedule start | list | suspend | resume`: flows by the clock."""
+"""`tidegauge schedule start | list | suspend | resume`: runs flows when they are due."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def resume(
     json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001
 ) -> None:
-    """Let it run again; what has come since waits for its next run."""
+    """Let a suspended flow, table or pipeline run again; what has come since waits for its next run."""
     from tidegauge.operations.suspend import resume as carry_out
 
     done = carry_out(open_project(project), name, reason=reason or "")

@@ -1,4 +1,4 @@
-"""`tidegauge serve`: the ledger as web pages."""
+"""`tidegauge serve`: shows the ledger as web pages."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def command(
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """What is imported stays: to look for garbage in it again and again is a tenth of the start."""
+    """Turn the garbage collector off in this block, and let it ignore afterwards what the block has made:
+    imported modules are no garbage, and to search them takes a tenth of the start."""
     gc.disable()
     try:
         yield
@@ -97,7 +98,7 @@ def _without_collections() -> Iterator[None]:
 
 
 def check_extra() -> None:
-    """Raises RuntimeMissing where the extra is not installed."""
+    """Raise RuntimeMissing if the dashboard's libraries are not installed."""
     from importlib.util import find_spec
 
     missing = [name for name in ("fastapi", "jinja2", "uvicorn") if find_spec(name) is None]
@@ -108,7 +109,10 @@ def check_extra() -> None:
 
 
 def _read_tokens(file: Path | None) -> tuple[Secret | None, dict[str, Secret]]:
-    """The token without a name, and those of people: `ada: long-random-word`, a line for each."""
+    """The token without a name, or None; and tokens by user name, from lines such as `ada: long-random-word`.
+
+    Without a file the token comes from the environment. Raises ConfigError for a file without tokens.
+    """
     from tidegauge.model.secret import Secret
 
     if file is None:

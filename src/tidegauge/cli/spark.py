@@ -1,4 +1,4 @@
-"""`tidegauge spark status | stop`: the Spark that `keep_warm` leaves behind."""
+"""`tidegauge spark status | stop`: shows and ends the Spark that `keep_warm` keeps for the next command."""
 
 from __future__ import annotations
 

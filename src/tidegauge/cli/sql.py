@@ -37,13 +37,13 @@ def command(
     elif csv:
         print_csv(answer.columns, bodies)
     else:
-        # A number may be an id: digits, and no thousands.
+        # Numbers without thousands separators, as they may be ids.
         rows = [[None if value is None else str(value) for value in row] for row in answer.rows]
         print_table(answer.columns, rows)
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: moments and decimals as text."""
+    """The value as JSON allows it: moments, dates and decimals become text."""
     if isinstance(value, datetime):
         return f"{value.isoformat(timespec='microseconds')}Z"
     if isinstance(value, date):

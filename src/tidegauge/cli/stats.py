@@ -1,4 +1,4 @@
-"""`tidegauge stats`: runs, failures, rows and seconds, by flow or day by day."""
+"""`tidegauge stats`: counts runs, failures, rows and seconds, for each flow or each day."""
 
 from __future__ import annotations
 

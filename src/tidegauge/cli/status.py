@@ -1,4 +1,4 @@
-"""`tidegauge status`: one line for each flow, from the ledger; Delta inputs say how long they last."""
+"""`tidegauge status`: one line for each flow, from the ledger, with warnings about Delta inputs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def command(
                 else "no flow has run yet; `tidegauge run` does"
             )
             return
-    _show(now, shown, _warnings(found), json=json)
+    _show(now, shown, _find_warnings(found), json=json)
 
 
 def _show(
@@ -75,7 +75,7 @@ def _show(
 
 
 def _list_others(project: Project, wanted: Sequence[str]) -> list[tuple[str, str]]:
-    """What has a place in the graph and no line in the ledger, with what it is."""
+    """The name and kind of each selected flow without data: views and optimize flows."""
     from tidegauge.flows.select_words import select_flows
 
     every: list[WithoutData] = [*project.views, *project.optimizes]
@@ -83,8 +83,8 @@ def _list_others(project: Project, wanted: Sequence[str]) -> list[tuple[str, str
     return [(one.name, one.kind_of_flow) for one in others]
 
 
-def _warnings(project: Project) -> dict[str, list[str]]:
-    """Whose unread versions are about to vanish; only flows between Delta tables are asked."""
+def _find_warnings(project: Project) -> dict[str, list[str]]:
+    """Warnings by flow: Delta inputs whose unread versions can soon not be read any more."""
     if not project.delta_flows:
         return {}
     from tidegauge.ledger.open import open_ledger

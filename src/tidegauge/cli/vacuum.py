@@ -1,4 +1,4 @@
-"""`tidegauge vacuum`: remove old files of Delta tables, and never what a flow still has to read."""
+"""`tidegauge vacuum`: removes old files of Delta tables, but never one that a flow still has to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge verify`: source against target, key by key."""
+"""`tidegauge verify`: compares source and target, key by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegauge watermark list`: how far everything has got; and the commands beside it."""
+"""`tidegauge watermark list`: shows how far each flow has got. Also names the commands beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show what a change of watermarks would do, ask, and do it: the part that all such commands share."""
+"""Shows what a change of watermarks would do, asks, and does it: shared by all commands that change them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def override(
     debug: bool,
     previewed: str | None = None,
 ) -> None:
-    """Preview, ask, do. Raises ConfigError for what lacks a reason, force or a yes, and WrongState where
-    something else would happen than was previewed."""
+    """Preview the change, ask, and do it. Raises ConfigError if a reason, --force or a yes is missing, and
+    WrongState if something else would happen than was previewed."""
     from tidegauge.operations.override import carry_out, check_previewed, preview
 
     if not dry_run:
@@ -43,7 +43,7 @@ def override(
     check_previewed(moves, previewed)
     if not moves:
         if json:
-            _print(command, moves)
+            _print_preview(command, moves)
         else:
             say("every flow stands there already; nothing to change")
         return
@@ -51,7 +51,7 @@ def override(
         show_moves(moves)
     if dry_run:
         if json:
-            _print(command, moves)
+            _print_preview(command, moves)
         else:
             say("nothing was changed")
         return
@@ -81,7 +81,7 @@ def _show_done(one: OverrideResult, *, json: bool, debug: bool) -> None:
         say(f"{one.move.name}: done; its next run is the first of epoch {one.epoch}")
 
 
-def _print(command: str, moves: Sequence[OverridePreview]) -> None:
+def _print_preview(command: str, moves: Sequence[OverridePreview]) -> None:
     from tidegauge.operations.override import name_preview
 
     flows = [one.to_json() for one in moves]

@@ -1,4 +1,4 @@
-"""`tidegauge watermark set|reset|copy|undo`: change by hand where flows go on."""
+"""`tidegauge watermark set|reset|copy|undo`: changes by hand where flows go on."""
 
 from __future__ import annotations
 
@@ -200,6 +200,7 @@ def _refuse_previewed(previewed: str | None) -> None:
 
 
 def _named(command: str, select: list[str] | None, table: list[str] | None) -> tuple[str, ...]:
+    """The flows that the user named. Raises ConfigError if none were."""
     wanted = selection(select, table)
     if not wanted:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""`tidegauge watermark get`: one table's watermarks, stage by stage."""
+"""`tidegauge watermark get`: shows one table's watermarks, stage by stage."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def get(
 def _lines(standing: TableSummary) -> list[str]:
     marks = [mark for stage in standing.stages for mark in stage.marks]
     if any(mark.cursor == "version" for mark in marks):
-        return _versions(standing, marks)
+        return _describe_versions(standing, marks)
     fields = standing.fields
     lines = [f"📅 Current Watermark for {standing.table}:", ""]
     first, load = standing.first, standing.load
     if first is not None:
-        lines += [f"   🔄 {_hop(first)}:", *_first_stage(first, fields), ""]
+        lines += [f"   🔄 {_describe_hop(first)}:", *_describe_first_stage(first, fields), ""]
     if load is not None:
         lines += [
-            f"   📊 {_hop(load)}:",
+            f"   📊 {_describe_hop(load)}:",
             _status(load, fields["redshift_status"]),
             f"      Rows Loaded: {_number(fields['redshift_rows_loaded'])}",
             f"      Last Load Time: {_moment(fields['last_redshift_load_time'])}",
@@ -69,15 +69,15 @@ def _lines(standing: TableSummary) -> list[str]:
             "",
         ]
     if first is not None:
-        what = "Backup" if _into_a_lake(first) else "Sync"
+        what = "Backup" if _is_into_lake(first) else "Sync"
         lines += [f"   🔜 Next Incremental {what}:", f"      Will start from: {standing.starts_from}"]
     else:
         lines += ["   🔜 Next Load:", f"      Will start after: {standing.starts_from}"]
     return lines
 
 
-def _versions(standing: TableSummary, marks: list[Watermark]) -> list[str]:
-    """A flow between Delta tables: one line for each input."""
+def _describe_versions(standing: TableSummary, marks: list[Watermark]) -> list[str]:
+    """The lines for a flow between Delta tables, one for each input."""
     [stage] = standing.stages
     lines = [f"📅 Current Watermark for {standing.table}:", "", _status(stage, None)]
     for mark in marks:
@@ -86,8 +86,8 @@ def _versions(standing: TableSummary, marks: list[Watermark]) -> list[str]:
     return [*lines, *_error(stage)]
 
 
-def _first_stage(stage: StageSummary, fields: dict[str, Any]) -> list[str]:
-    lake = _into_a_lake(stage)
+def _describe_first_stage(stage: StageSummary, fields: dict[str, Any]) -> list[str]:
+    lake = _is_into_lake(stage)
     lines = [
         _status(stage, fields["mysql_status"]),
         f"      Rows {'Extracted' if lake else 'Synced'}: {_number(fields['mysql_rows_extracted'])}",
@@ -111,8 +111,8 @@ def _first_stage(stage: StageSummary, fields: dict[str, Any]) -> list[str]:
     ]
 
 
-def _hop(stage: StageSummary) -> str:
-    """`MySQL → S3 Backup Stage`, with the names of what is really there."""
+def _describe_hop(stage: StageSummary) -> str:
+    """A title such as `MySQL → S3 Backup Stage`, with the names of the flow's own source and target."""
     flow = stage.flow
     if flow is None:
         return stage.name
@@ -132,7 +132,7 @@ def _lake(lake: Lake) -> str:
     return "S3" if lake.on_s3 else "files"
 
 
-def _into_a_lake(stage: StageSummary) -> bool:
+def _is_into_lake(stage: StageSummary) -> bool:
     return stage.flow is None or stage.flow.output.in_lake
 
 
@@ -157,5 +157,5 @@ def _number(count: int | None) -> str:
 
 
 def _moment(text: str | None) -> str:
-    """To the second, as the document shows it; `--json` has all digits."""
+    """A moment cut to seconds; `--json` shows it in full."""
     return f"{text[:19]}Z" if text else "none yet"

@@ -1,4 +1,4 @@
-"""`--pipeline NAME` of `tidegauge watermark get|set|reset`: the pipelines of a WatermarkTracker."""
+"""`tidegauge watermark get|set|reset` with `--pipeline NAME`: the pipelines of a WatermarkTracker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(project: Project, name: str, *, json: bool) -> None:
-    """Every input's watermark, and the plan that has not ended."""
+    """Print the watermark of every input, and the plan that has not ended."""
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_json, to_text
     from tidegauge.operations.status import iso, run_to_json
@@ -75,7 +75,7 @@ def override(
     force: bool,
     json: bool,
 ) -> None:
-    """Preview, ask, do. Raises ConfigError for what lacks a reason, force or a yes."""
+    """Show the change, ask, and do it. Raises ConfigError if a reason, --force or a yes is missing."""
     from tidegauge.model.position import to_text
     from tidegauge.operations.tracked import carry_out_tracked
 

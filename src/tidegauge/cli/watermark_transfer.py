@@ -1,4 +1,4 @@
-"""`tidegauge watermark export|import`: watermarks as a document, at full precision."""
+"""`tidegauge watermark export|import`: writes and reads watermarks as JSON, at full precision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "tidegauge/watermark-export/1"
 SHOWN = "tidegauge/watermark/1"
-"""What `watermark get --json` prints."""
+"""The schema of the document that `watermark get --json` prints."""
 _STANDARD = Path("-")
 
 
@@ -56,7 +56,7 @@ def export(
         marks = [
             mark
             for mark in ledger.watermarks(loaded.pipeline)
-            if is_wanted(mark.flow, chosen) and _of_stage(mark.flow, stage)
+            if is_wanted(mark.flow, chosen) and _is_of_stage(mark.flow, stage)
         ]
         now = ledger.now()
     if chosen and not marks:
@@ -106,7 +106,7 @@ def import_(
     override(
         open_project(project),
         (),
-        Import({flow: mark for flow, mark in _read(file).items() if _of_stage(flow, stage)}, str(file)),
+        Import({flow: mark for flow, mark in _read(file).items() if _is_of_stage(flow, stage)}, str(file)),
         command="import",
         stage=stage,
         reason=reason,
@@ -118,8 +118,8 @@ def import_(
     )
 
 
-def _of_stage(flow: str, stage: Stage | None) -> bool:
-    """By the flow's name: a document knows no more of it."""
+def _is_of_stage(flow: str, stage: Stage | None) -> bool:
+    """Whether the flow is of this stage, told by its name, as a document has nothing else."""
     from tidegauge.flows.names import stage_of
 
     return stage is None or stage_of(flow) in (None, stage)
@@ -141,7 +141,7 @@ def _read(file: Path) -> dict[str, Imported]:
         )
     found: dict[str, Imported] = {}
     try:
-        for mark in document["watermarks"] if schema == SCHEMA else _shown_marks(document):
+        for mark in document["watermarks"] if schema == SCHEMA else _read_shown_marks(document):
             if not _add_mark(found, mark):
                 raise ConfigError(f"{file} names a flow twice, or none", hint="export it again")
     except (KeyError, TypeError, AttributeError, PositionError) as error:
@@ -152,8 +152,8 @@ def _read(file: Path) -> dict[str, Imported]:
     return found
 
 
-def _shown_marks(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of what `watermark get --json` printed, the marks as an export has them."""
+def _read_shown_marks(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The watermarks of a document that `watermark get --json` printed, in the form of an export."""
     return [
         {**mark, "flow": stage["flow"], "position": mark["exact"]}
         for stage in document["stages"]
@@ -162,7 +162,7 @@ def _shown_marks(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _add_mark(found: dict[str, Imported], body: dict[str, Any]) -> bool:
-    """To those of its flow. False for one that is there already, and for one of no flow."""
+    """Add a watermark to those of its flow. False if the input is there already, or the flow has no name."""
     from tidegauge.flows.override import Imported
     from tidegauge.model.position import from_body
 

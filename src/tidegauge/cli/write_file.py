@@ -1,4 +1,4 @@
-"""Write a file that was asked for, whole or not at all."""
+"""Writes a file that the user asked for, whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from tidegauge.model.secret import mask
 
 
 def check_place(file: Path) -> None:
-    """Before the work whose result it shall hold is begun."""
+    """Raise ConfigError if the file cannot be written; called before the work whose result it shall hold."""
     if file.is_dir() or not file.parent.is_dir():
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise ConfigError(f"{file} cannot be written: {why}", hint="choose another file")
 
 
 def write_file(file: Path, text: str) -> None:
-    """Beside it first, so that nobody sees half of it, and an older one is not lost to a full disk."""
+    """Write the file under another name and rename it, so that nobody sees half a file, and a full disk does
+    not destroy the older one."""
     beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         beside.write_text(mask(text), encoding="utf-8")

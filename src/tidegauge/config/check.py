@@ -1,4 +1,4 @@
-"""Part of a document against the keys it may have; what is wrong becomes problems with places."""
+"""Checks a part of a document against the keys it may have; each mistake becomes a problem with its place."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidegauge.config.secrets import references
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound=Keys)
 
-# `null` means "as if left out" everywhere but here, where it is a word of its own.
+# `null` means "as if left out" everywhere but under this key, where it is a value.
 _NULL_IS_A_WORD = "zero_dates"
-# Complaints about the ledger's address never quote what came from outside.
-_CAREFUL: Trail = ("ledger",)
+# Complaints about the ledger's address never quote what a reference brought in, so they need no change.
+_LEDGER_ADDRESS: Trail = ("ledger",)
 
 
 class Check:
@@ -30,7 +30,7 @@ class Check:
         self.problems: list[Problem] = [] if problems is None else problems
 
     def beside(self, document: YamlDocument) -> Check:
-        """For another document of the same project: what is wrong there is gathered with the rest."""
+        """A Check of another document of the same project, which adds its problems to the same list."""
         return Check(document, self.problems)
 
     def finish(self) -> None:
@@ -38,7 +38,7 @@ class Check:
             raise as_error(self.problems)
 
     def keys(self, model: type[_K], value: Any, trail: Trail) -> _K | None:
-        """The value as `model` sees it, or None when it has problems."""
+        """The value as an instance of `model`, or None when it has problems."""
         if not isinstance(value, dict):
             self.add("this must be a mapping of keys to values", trail)
             return None
@@ -57,7 +57,7 @@ class Check:
         return None
 
     def attempt(self, action: Callable[[], _T], trail: Trail) -> _T | None:
-        """What the action gives, or None after its complaint was noted at this place."""
+        """What the action returns; None if it raised a Complaint, which is then noted at this place."""
         try:
             return action()
         except Complaint as complaint:
@@ -65,17 +65,17 @@ class Check:
             return None
 
     def first_written(self, *trails: Trail) -> Trail:
-        """The first that stands in the document; the last where none does."""
+        """The first of these trails that is in the document; the last one if none is."""
         return next((trail for trail in trails if trail in self.document.values), trails[-1])
 
     def add(self, message: str, trail: Trail, *, hint: str | None = None, at_key: bool = False) -> None:
         if at_key:
-            self.problems.append(Problem(_about(message, trail), self.document.key_place(trail), hint))
+            self.problems.append(Problem(_name_key(message, trail), self.document.key_place(trail), hint))
             return
         written = self.document.written(trail)
-        if isinstance(written, str) and trail != _CAREFUL:
-            message = _without_value(message, references(written))
-        self.problems.append(Problem(_about(message, trail), self.document.place(trail), hint))
+        if isinstance(written, str) and trail != _LEDGER_ADDRESS:
+            message = _hide_value(message, references(written))
+        self.problems.append(Problem(_name_key(message, trail), self.document.place(trail), hint))
 
     def unknown_key(self, key: str, valid: list[str], later: dict[str, str], trail: Trail) -> None:
         if key in later:
@@ -96,7 +96,7 @@ class Check:
             if where not in self.document.values:
                 self.add(f"the key `{key}` is missing", trail, hint=f"add `{key}: …`", at_key=True)
             elif not any(problem.place == self.document.values[where] for problem in self.problems):
-                # Not for a reference that could not be resolved: it has its problem already.
+                # A reference that could not be resolved has its problem already.
                 self.add(f"the key `{key}` needs a value, not null", where)
         else:
             error = detail.get("ctx", {}).get("error")
@@ -111,8 +111,8 @@ def key_names(model: type[Keys]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _without_value(message: str, brought_in_by: list[str]) -> str:
-    """A message may quote the value, which is nobody's business once a reference brought it in."""
+def _hide_value(message: str, brought_in_by: list[str]) -> str:
+    """The message without the value it quotes, which may be secret if references brought it in."""
     if not brought_in_by:
         return message
     who = ", ".join(quoted(reference) for reference in brought_in_by)
@@ -121,8 +121,8 @@ def _without_value(message: str, brought_in_by: list[str]) -> str:
     return f"this cannot be what {who} brings in"
 
 
-def _about(message: str, trail: Trail) -> str:
-    """Say which key is meant, where the message does not."""
+def _name_key(message: str, trail: Trail) -> str:
+    """The message with the key's name, if it did not have it."""
     name = next((part for part in reversed(trail) if isinstance(part, str)), None)
     if name is None or f"`{name}`" in message:
         return message

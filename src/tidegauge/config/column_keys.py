@@ -1,4 +1,4 @@
-"""`columns`, `mask` and `where`: which columns and rows of a table are taken, and what nobody may see."""
+"""The keys `columns`, `mask` and `where`: which columns and rows are read, and which values are hidden."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.model.secret import Secret
 SHORTEST_SALT = 8
 _FORMS = 'write `sha256`, `{sha256: "${env:SALT}"}`, `null`, or the text that takes the value\'s place'
 _NOT_MEANT = frozenset({"md5", "sha1", "sha-1", "sha-256", "sha512", "hash", "hmac", "null", "none", "true"})
-"""As the text that takes a value's place these would be an accident."""
+"""Words that are refused as the text of a mask: who writes one of them wants a hash or NULL."""
 
 
 def column_choice(value: Any) -> ColumnChoice:
@@ -79,14 +79,14 @@ def _salt(value: Any) -> Secret:
 
 
 def condition(value: Any) -> str:
-    """On one line: a text over several lines is what people write, and means the same."""
+    """The condition of `where` on one line; people may write it over several."""
     return values.text(" ".join(value.splitlines()).strip() if isinstance(value, str) else value)
 
 
 def check_condition(text: str, engine: Engine) -> None:
-    """Refuse, by a Complaint, what is not one condition: it becomes a part of larger ones.
+    """Raise Complaint for text that is not exactly one condition, as it is put into larger conditions.
 
-    Only its form; whether its columns are there the database says.
+    Only the form is checked: the database says whether the columns exist.
     """
     import sqlglot
     from sqlglot import exp
@@ -97,7 +97,7 @@ def check_condition(text: str, engine: Engine) -> None:
     try:
         tokens = sqlglot.tokenize(text, read=dialect)
         commented = any(token.comments for token in tokens)
-        # By itself: whatever closes our own bracket and opens another one is no condition here.
+        # Parsed without our brackets around it, so that text such as `a) OR (b` is refused.
         parsed = sqlglot.parse(text, read=dialect)
     except (ParseError, TokenError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
@@ -109,5 +109,5 @@ def check_condition(text: str, engine: Engine) -> None:
 
 
 def _plain(reason: str) -> str:
-    """Without the codes with which a terminal would underline the place."""
+    """The parser's message without the terminal codes that underline the place."""
     return reason.replace("\x1b[4m", "").replace("\x1b[0m", "")

@@ -1,4 +1,4 @@
-"""Keys of a table that are right one by one and wrong together: they would lose rows, or double them."""
+"""Keys of a table that are right one by one and wrong together, as they would lose or double rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tidegauge.model.spec import Database, Deletes, Engine, Execute, Lake, NullC
 @dataclass(frozen=True)
 class Conflict:
     keys: tuple[str, ...]
-    """Those that do not go together; the one to complain of first."""
+    """The keys that do not go together. The first one that is in the file is where the error points."""
     message: str
     hint: str
 
 
 def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) -> Iterator[Conflict]:
-    """`written`: the keys that the user gave, here or on the sync."""
+    """The conflicts of one table's options. `written`: the keys that the user gave, here or in the sync."""
     if isinstance(ends.to, Database):
         yield from _in_a_warehouse(options)
     elif ends.to.delta:
@@ -146,7 +146,7 @@ def _in_delta_tables(options: TableOptions) -> Iterator[Conflict]:
             "write `append` or `merge`, and let a flow that reads the table keep it in that mode",
         )
     if options.mode is Mode.APPEND:
-        yield from _appended(options)
+        yield from _in_append_mode(options)
     if options.deletes is Deletes.SOFT:
         yield Conflict(
             ("deletes",),
@@ -165,7 +165,7 @@ def _in_delta_tables(options: TableOptions) -> Iterator[Conflict]:
 def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
     match options.mode:
         case Mode.APPEND:
-            yield from _appended(options)
+            yield from _in_append_mode(options)
         case Mode.OVERWRITE:
             if options.deletes is not Deletes.NONE:
                 yield Conflict(
@@ -197,7 +197,7 @@ def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
             pass
 
 
-def _appended(options: TableOptions) -> Iterator[Conflict]:
+def _in_append_mode(options: TableOptions) -> Iterator[Conflict]:
     if options.lookback > timedelta(0):
         yield Conflict(
             ("lookback", "mode"),

@@ -20,7 +20,7 @@ class SqliteKeys(FileKeys):
 
 
 class ServerKeys(Keys):
-    """A database on a server, which has a port of its own besides, and perhaps a schema."""
+    """A database on a server. Each subclass adds its port, and perhaps a schema."""
 
     host: Host = Field(default="127.0.0.1", description="The server.")
     database: Text = Field(description="The database to connect to.")

@@ -1,4 +1,4 @@
-"""The entries of `connections:` → databases and lakes."""
+"""Turns the entries of `connections:` into databases and lakes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegauge.model.engines import Engine
 from tidegauge.model.spec import Database, Lake
 
 Connections = dict[str, Database | Lake | None]
-"""By name; None for one that has problems of its own, so that nobody calls it unknown."""
+"""Connections by name. One that has problems is None, so that no second error calls it unknown."""
 
 _CONNECTION_NAMES = {"mariadb": ("mysql", "MariaDB is type `mysql`"), "postgres": ("postgresql", None)}
 
@@ -32,25 +32,27 @@ _CONNECTION_NAMES = {"mariadb": ("mysql", "MariaDB is type `mysql`"), "postgres"
 def make_connections(check: Check, written: Any) -> Connections:
     if not isinstance(written, dict):
         return {}
-    return {name: _connection(check, name, body, ("connections", name)) for name, body in written.items()}
+    return {
+        name: _make_connection(check, name, body, ("connections", name)) for name, body in written.items()
+    }
 
 
-def _connection(check: Check, name: str, body: Any, trail: Trail) -> Database | Lake | None:
+def _make_connection(check: Check, name: str, body: Any, trail: Trail) -> Database | Lake | None:
     if not isinstance(body, dict):
         check.add("this must be a mapping with a `type`", trail)
         return None
-    model = _connection_model(check, body, trail)
+    model = _find_keys_model(check, body, trail)
     if model is None:
         return None
     keys = check.keys(model, {key: value for key, value in body.items() if key != "type"}, trail)
     if keys is None:
         return None
     before = len(check.problems)
-    made = _database_or_lake(check, name, body["type"], keys, trail)
+    made = _make_database_or_lake(check, name, body["type"], keys, trail)
     return made if len(check.problems) == before else None
 
 
-def _connection_model(check: Check, body: dict[str, Any], trail: Trail) -> type[Keys] | None:
+def _find_keys_model(check: Check, body: dict[str, Any], trail: Trail) -> type[Keys] | None:
     kind = body.get("type")
     if "type" not in body:
         check.add("the key `type` is missing", trail, hint=suggest("", CONNECTIONS), at_key=True)
@@ -65,7 +67,9 @@ def _connection_model(check: Check, body: dict[str, Any], trail: Trail) -> type[
     return None
 
 
-def _database_or_lake(check: Check, name: str, kind: str, keys: Keys, trail: Trail) -> Database | Lake | None:
+def _make_database_or_lake(
+    check: Check, name: str, kind: str, keys: Keys, trail: Trail
+) -> Database | Lake | None:
     base = check.document.file.parent
     place = check.document.key_place(trail)
     if isinstance(keys, ParquetKeys):
@@ -93,7 +97,7 @@ def _database_or_lake(check: Check, name: str, kind: str, keys: Keys, trail: Tra
     made = replace(made, host=keys.host, port=getattr(keys, "port", None))
     if not isinstance(keys, RedshiftKeys):
         return made
-    _key_pair(check, keys, trail)
+    _check_key_pair(check, keys, trail)
     if keys.iam_role is not None and keys.access_key is not None:
         check.add(
             "`iam_role` and `access_key` both say how COPY reads the lake",
@@ -130,11 +134,11 @@ def _lake(check: Check, name: str, keys: ParquetKeys, trail: Trail) -> Lake:
                 hint="remove it, or mend `path`",
                 at_key=True,
             )
-    _key_pair(check, keys, trail)
+    _check_key_pair(check, keys, trail)
     return lake
 
 
-def _key_pair(check: Check, keys: ParquetKeys | RedshiftKeys, trail: Trail) -> None:
+def _check_key_pair(check: Check, keys: ParquetKeys | RedshiftKeys, trail: Trail) -> None:
     for one, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
         if getattr(keys, one) is not None and getattr(keys, other) is None:
             check.add(

@@ -1,4 +1,4 @@
-"""Flows declared in Python, as if they stood in the project file: the same checks, other places."""
+"""Flows declared in Python: checked like those of the project file, with errors that point to the Python."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tidegauge.model.view_flow import WrittenInFlows
 def make_declared(
     check: Check, modules: Sequence[str], around: Around
 ) -> list[WrittenInFlows | OptimizeFlow]:
-    """The flows of these modules, after those that the project file has itself."""
+    """The flows that these modules declare. A name that the project file has already is a problem."""
     root = check.document.file.parent
-    taken = _in_the_file(check)
+    taken = _find_flows_in_file(check)
     python = YamlDocument(check.document.file, {}, {(): check.document.place(())}, {})
     bodies: dict[str, Any] = {}
     functions: dict[str, Function] = {}
-    for declared in _declared(check, modules):
+    for declared in _import_declared(check, modules):
         place, first = as_shown(declared.place), taken.get(declared.name)
         if first is not None:
             check.problems.append(
@@ -41,7 +41,7 @@ def make_declared(
             continue
         taken[declared.name] = place
         python.values["flows", declared.name] = place
-        bodies[declared.name] = _body(python, declared)
+        bodies[declared.name] = _make_body(python, declared)
         if declared.function is not None:
             functions[declared.name] = Function(
                 name=f"{declared.module}:{getattr(declared.function, '__qualname__', declared.name)}",
@@ -52,52 +52,52 @@ def make_declared(
     return make_flows(check.beside(python), bodies, replace(around, functions=functions))
 
 
-def _in_the_file(check: Check) -> dict[str, Place]:
+def _find_flows_in_file(check: Check) -> dict[str, Place]:
     flows = check.document.root.get("flows")
     return (
         {name: check.document.key_place(("flows", name)) for name in flows} if isinstance(flows, dict) else {}
     )
 
 
-def _declared(check: Check, modules: Sequence[str]) -> list[Declared]:
+def _import_declared(check: Check, modules: Sequence[str]) -> list[Declared]:
     found: dict[int, Declared] = {}
     several = isinstance(check.document.written(("modules",)), list)
     for index, written in enumerate(modules):
         place = check.document.place(("modules", index) if several else ("modules",))
         try:
-            # By identity: one module may be named twice, as a module and as a file.
+            # Keyed by identity, as one module may be named twice: as a module and as a file.
             found |= {id(one): one for one in import_flows(check.document.file.parent, written, place)}
         except Failed as failed:
             check.problems.append(failed.problem)
     return list(found.values())
 
 
-def _body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
-    """The flow as the project file would have it."""
+def _make_body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
+    """The flow as it would be written in the project file. Notes the places of its parts in `document`."""
     trail = ("flows", declared.name)
     if declared.output is None:
-        return _written(declared.keys)
+        return _as_yaml(declared.keys)
     inputs: dict[str, Any] = {}
     for name, part in declared.inputs.items():
-        inputs[name] = _written(part.keys) if isinstance(part, DeclaredInput) else part
+        inputs[name] = _as_yaml(part.keys) if isinstance(part, DeclaredInput) else part
         document.values[*trail, "inputs", name] = _place(part, declared)
     document.values[*trail, "output"] = _place(declared.output, declared)
-    return {**_written(declared.keys), "inputs": inputs, "output": _written(declared.output.keys)}
+    return {**_as_yaml(declared.keys), "inputs": inputs, "output": _as_yaml(declared.output.keys)}
 
 
 def _place(part: DeclaredInput | DeclaredOutput | str, declared: Declared) -> Place:
-    """A table's own line, if it stands in the same file; else the flow's."""
+    """The place of the table, if it is in the flow's file; else the place of the flow."""
     if isinstance(part, str) or part.place.file != declared.place.file:
         return as_shown(declared.place)
     return as_shown(part.place)
 
 
-def _written(keys: Any) -> dict[str, Any]:
+def _as_yaml(keys: Any) -> dict[str, Any]:
     return {key: _text(value) for key, value in keys.items()}
 
 
 def _text(value: Any) -> Any:
-    """As YAML's text would be; what is nothing of the kind is left for the checks to complain of."""
+    """The value as the text that YAML would give. Values of other types are left for the checks to refuse."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -110,7 +110,7 @@ def _text(value: Any) -> Any:
 def _check_parameters(
     problems: list[Problem], declared: Declared, function: Callable[..., Any], place: Place
 ) -> None:
-    """Each input goes to the function by its name."""
+    """Note a problem for each input that is no parameter of the function, and the other way round."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -60,13 +60,13 @@ class YamlDocument:
     keys: dict[Trail, Place]
 
     def place(self, trail: Trail) -> Place:
-        """Where the value stands; the nearest thing around it that stands anywhere, if it was left out."""
+        """The place of the value; if it was left out, of the nearest value around it."""
         while trail not in self.values:
             trail = trail[:-1]
         return self.values[trail]
 
     def written(self, trail: Trail) -> Any:
-        """The value as it stands in the file, before references are resolved; None if it was left out."""
+        """The value as the file has it, before references are resolved; None if it was left out."""
         value: Any = self.root
         for step in trail:
             try:
@@ -76,12 +76,12 @@ class YamlDocument:
         return value
 
     def key_place(self, trail: Trail) -> Place:
-        """Where the key of a value stands; a list's item has no key but its own place."""
+        """The place of the value's key; for an item of a list, which has no key, the item's own place."""
         return self.keys.get(trail) or self.place(trail)
 
 
 def read_document(file: Path) -> YamlDocument:
-    """Raises ConfigError, with the place, for everything that is no single mapping of plain YAML."""
+    """Read a YAML file. Raises ConfigError, with the place, unless it is one mapping of plain YAML."""
     file = file.absolute()
     text = _read(file)
     node = _Composer(shown(file), text).compose()
@@ -115,7 +115,7 @@ def _read(file: Path) -> str:
 
 
 def shown(file: Path) -> str:
-    """As errors name it: from the working folder, if it lies below."""
+    """The path as errors show it: relative to the working folder if it is below it."""
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def shown(file: Path) -> str:
 
 
 class _Composer:
-    """Parser events → nodes. Depth is bounded while reading, before anything is built on it."""
+    """Makes nodes of the parser's events. The depth is checked at each node, before its children are read."""
 
     def __init__(self, shown: str, text: str) -> None:
         self._shown = shown
@@ -135,9 +135,9 @@ class _Composer:
         try:
             node = self._document(iter(yaml.parse(self._text, _LOADER)))
         except yaml.MarkedYAMLError as error:
-            raise self._syntax(error) from None
+            raise self._explain_syntax(error) from None
         except yaml.reader.ReaderError:
-            raise self._unreadable() from None
+            raise self._explain_unreadable() from None
         if node is None or (isinstance(node, _Scalar) and node.plain and node.text in {"", *_NULLS}):
             place = Place(self._shown, 1, 1)
             raise ConfigError("the project file is empty", hint="`tidegauge init` writes one", place=place)
@@ -210,7 +210,7 @@ class _Composer:
     def _error(self, message: str, event: yaml.Event, *, hint: str | None = None) -> ConfigError:
         return ConfigError(message, hint=hint, place=self._place(event))
 
-    def _syntax(self, error: yaml.MarkedYAMLError) -> ConfigError:
+    def _explain_syntax(self, error: yaml.MarkedYAMLError) -> ConfigError:
         mark = error.problem_mark or error.context_mark
         place = Place(self._shown, mark.line + 1, mark.column + 1) if mark else Place(self._shown, 1, 1)
         lines = self._text.split("\n")
@@ -228,8 +228,8 @@ class _Composer:
             place=place,
         )
 
-    def _unreadable(self) -> ConfigError:
-        at = next((i for i, letter in enumerate(self._text) if _unprintable(letter)), 0)
+    def _explain_unreadable(self) -> ConfigError:
+        at = next((i for i, letter in enumerate(self._text) if _is_unprintable(letter)), 0)
         line = self._text.count("\n", 0, at) + 1
         column = at - (self._text.rfind("\n", 0, at) + 1) + 1
         return ConfigError(
@@ -239,7 +239,7 @@ class _Composer:
         )
 
 
-def _unprintable(letter: str) -> bool:
+def _is_unprintable(letter: str) -> bool:
     code = ord(letter)
     return not (
         letter in "\t\n\r\x85" or 0x20 <= code <= 0x7E or (code >= 0xA0 and code not in (0xFFFE, 0xFFFF))
@@ -247,7 +247,7 @@ def _unprintable(letter: str) -> bool:
 
 
 class _Expander:
-    """Nodes → plain values, aliases written out, places noted by trail."""
+    """Makes plain values of nodes: expands aliases and merges, and notes the place of each trail."""
 
     def __init__(self, document: YamlDocument) -> None:
         self._document = document

@@ -16,7 +16,7 @@ _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(m
 
 
 def parse_duration(text: str) -> timedelta:
-    """Raises ConfigError, with examples, for anything but whole numbers with units in falling order."""
+    """Read a duration such as `1h30m`: whole numbers with units, the largest first. Raises ConfigError."""
     if text == "0":
         return timedelta(0)
     match = _FORM.fullmatch(text)

@@ -24,19 +24,21 @@ class SyncEnds:
 
 
 def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> SyncEnds | None:
-    """Where a sync reads and writes; None, with the problems added to `check`, where that is not clear."""
+    """The connections that a sync reads and writes; None, with problems in `check`, if that is not clear."""
     source = _source(check, keys.from_, (*trail, "from"), connections)
     if keys.to is None and keys.via is None:
         check.add("the key `to` is missing", trail, hint="add `to: CONNECTION`", at_key=True)
         return None
-    behind = _lake_between(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
+    behind = (
+        _find_lake_between(check, keys.via, (*trail, "via"), connections) if keys.via is not None else None
+    )
     to = _named(check, keys.to, (*trail, "to"), connections) if keys.to is not None else None
     via = _refuse_database(check, behind, (*trail, "via"), connections)
     if keys.via is not None and via is None:
         return None
     if keys.to is None:
         to, via = via, None
-    elif to is None or not _go_together(check, via, to, trail, connections):
+    elif to is None or not _check_via_and_to(check, via, to, trail, connections):
         return None
     return SyncEnds(source, via, to) if source is not None and to is not None else None
 
@@ -54,7 +56,7 @@ def _refuse_database(
     return None
 
 
-def _go_together(
+def _check_via_and_to(
     check: Check, via: Lake | None, to: Lake | Database, trail: Trail, connections: Connections
 ) -> bool:
     if via is not None and _is_lake(to):
@@ -78,7 +80,10 @@ def refuse_itself(
     override: Mapping[str, TableOptions],
     trail: Trail,
 ) -> None:
-    """A table that would be written onto itself, as far as that can be seen without the catalogue."""
+    """Note a problem for each pattern whose tables would be written onto themselves.
+
+    Without the catalogue only the schemas of the patterns can be compared.
+    """
     if not isinstance(ends.to, Database) or not are_one(ends.source, ends.to):
         return
     home = default_schema(ends.to)
@@ -129,7 +134,9 @@ def _is_lake(item: Database | Lake | None) -> TypeGuard[Lake]:
     return isinstance(item, Lake) and not item.delta
 
 
-def _lake_between(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
+def _find_lake_between(
+    check: Check, name: str, trail: Trail, connections: Connections
+) -> Database | Lake | None:
     found = _named(check, name, trail, connections)
     if isinstance(found, Lake) and found.delta:
         check.add(
@@ -142,6 +149,7 @@ def _lake_between(check: Check, name: str, trail: Trail, connections: Connection
 
 
 def _named(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
+    """The connection of this name; None, with a problem noted, if there is none."""
     if name not in connections:
         check.add(f"there is no connection {quoted(name)}", trail, hint=suggest(name, connections))
         return None

@@ -1,4 +1,4 @@
-"""`expect:` of a flow: one entry for each column, predicate or table-wide check, or a pandera schema."""
+"""The key `expect`: one entry for each column, predicate or table-wide check, or a pandera schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegauge.model.expectation import (
 
 _T = TypeVar("_T")
 CHECKED_BY = "__tidegauge_expect_"
-"""What the pinned inputs are called that foreign keys are looked up in."""
+"""How the names of pinned inputs begin in which foreign keys are looked up."""
 _MOST = 60
 _RULES = ("not_null", "unique", "accepted", "range", "matches")
 _TABLE_WIDE = {
@@ -40,11 +40,13 @@ _TABLE_WIDE = {
 }
 _HOW = ("action", "max_fraction")
 FindTable = Callable[[Mapping[str, Any], Trail], TableRef]
-"""Of the keys `table` or `path`, and where they stand."""
+"""Makes the table of a foreign key from its keys `table` or `path` and the trail where they stand."""
 
 
 @dataclass(frozen=True)
 class _Written:
+    """A check as it was written, before its action and fraction are read."""
+
     rule: Rule
     name: str
     how: Mapping[str, Any]
@@ -55,7 +57,7 @@ def make_expectations(
     check: Check, written: Any, trail: Trail, find_table: FindTable
 ) -> tuple[Expectation, ...]:
     if isinstance(written, str) and ":" in written:
-        written = _imported(check, written, trail)
+        written = _import_schema(check, written, trail)
     if is_pandera(written):
         written = check.attempt(partial(read_pandera, written), trail)
     if written is None:
@@ -72,7 +74,7 @@ def make_expectations(
         at = (*trail, key)
         read = check.attempt(partial(_read_all, key, body, at, find_table), at)
         for one in read or ():
-            made = check.attempt(partial(_make, one), one.trail)
+            made = check.attempt(partial(_make_expectation, one), one.trail)
             if made is None:
                 continue
             if made.name in found:
@@ -83,8 +85,8 @@ def make_expectations(
     return tuple(found.values())
 
 
-def _imported(check: Check, written: str, trail: Trail) -> Any:
-    """What `MODULE:SCHEMA` names; None after a problem was noted."""
+def _import_schema(check: Check, written: str, trail: Trail) -> Any:
+    """The pandera schema that `MODULE:SCHEMA` names; None after a problem was noted."""
     place = check.document.place(trail)
     module, _, name = written.partition(":")
     try:
@@ -103,34 +105,34 @@ def _read_all(key: str, body: Any, trail: Trail, find_table: FindTable) -> list[
 
 
 def _read(key: str, body: Any, trail: Trail, find_table: FindTable) -> Iterator[_Written]:
-    """The checks of one entry. Raises Complaint, with the way from the entry to what is wrong."""
+    """The checks of one entry. Raises Complaint with the trail from the entry to what is wrong."""
     match body:
         case dict() if _is_table_wide(key, body):
-            yield _table_wide(key, body, trail, find_table)
+            yield _read_table_wide(key, body, trail, find_table)
         case list():
-            yield from _listed(key, body, trail, find_table)
+            yield from _read_list(key, body, trail, find_table)
         case None:
-            yield _Written(Predicate(_sql(key)), key, {}, trail)
+            yield _Written(Predicate(_read_sql(key)), key, {}, trail)
         case str() if body in list(Action):
-            yield _Written(Predicate(_sql(key)), key, {"action": body}, trail)
+            yield _Written(Predicate(_read_sql(key)), key, {"action": body}, trail)
         case {"check": _}:
             yield from _named(key, body, trail)
         case dict() if not set(body) & set(_RULES):
             _refuse_others(body, (*_HOW, *_RULES, "check"))
-            yield _Written(Predicate(_sql(key)), key, body, trail)
+            yield _Written(Predicate(_read_sql(key)), key, body, trail)
         case _:
-            yield from _of_column(key, body, trail)
+            yield from _read_column_rules(key, body, trail)
 
 
-def _listed(key: str, body: Sequence[Any], trail: Trail, find_table: FindTable) -> Iterator[_Written]:
+def _read_list(key: str, body: Sequence[Any], trail: Trail, find_table: FindTable) -> Iterator[_Written]:
     if not body:
         raise Complaint("this must not be empty", hint=f"name a check: {', '.join(_RULES)}")
     for index, item in enumerate(body):
         at = (*trail, index)
         if key == "foreign_key" and isinstance(item, dict):
-            yield _below(index, partial(_table_wide, key, item, at, find_table))
+            yield _run_below(index, partial(_read_table_wide, key, item, at, find_table))
         else:
-            yield from _below(index, partial(_of_column, key, item, at))
+            yield from _run_below(index, partial(_read_column_rules, key, item, at))
 
 
 def _is_table_wide(key: str, body: Mapping[str, Any]) -> bool:
@@ -138,16 +140,17 @@ def _is_table_wide(key: str, body: Mapping[str, Any]) -> bool:
 
 
 def _named(key: str, body: Mapping[str, Any], trail: Trail) -> Iterator[_Written]:
+    """The check of an entry `NAME: {check: …}`, whose key is only a name."""
     _refuse_others(body, ("check", *_HOW))
     how = {name: body[name] for name in _HOW if name in body}
-    text = _at("check", _sql, body["check"])
+    text = _at("check", _read_sql, body["check"])
     if text in ("not_null", "unique"):
-        yield from _of_column(key, {text: "true", **how}, trail)
+        yield from _read_column_rules(key, {text: "true", **how}, trail)
     else:
         yield _Written(Predicate(text), key, how, trail)
 
 
-def _of_column(column: str, body: Any, trail: Trail) -> list[_Written]:
+def _read_column_rules(column: str, body: Any, trail: Trail) -> list[_Written]:
     if isinstance(body, str):
         if body not in ("not_null", "unique"):
             raise Complaint(f"{quoted(body)} is no check on a column", hint=suggest(body, _RULES))
@@ -160,17 +163,17 @@ def _of_column(column: str, body: Any, trail: Trail) -> list[_Written]:
     if not rules:
         raise Complaint("this says no check", hint=f"one of {', '.join(_RULES)}")
     return [
-        _Written(_at(name, partial(_column_rule, column, name), body[name]), f"{column}: {name}", how, trail)
+        _Written(_at(name, partial(_make_rule, column, name), body[name]), f"{column}: {name}", how, trail)
         for name in rules
     ]
 
 
-def _column_rule(column: str, name: str, value: Any) -> Rule:
+def _make_rule(column: str, name: str, value: Any) -> Rule:
     match name:
         case "accepted":
             return Accepted(column, values.some_texts(_plain(value)))
         case "range":
-            return InRange(column, *_ends(value))
+            return InRange(column, *_read_ends(value))
         case "matches":
             return Matches(column, values.text(value))
         case _:
@@ -181,7 +184,7 @@ def _column_rule(column: str, name: str, value: Any) -> Rule:
             return NotNull(column) if name == "not_null" else Unique((column,))
 
 
-def _ends(value: Any) -> tuple[str | None, str | None]:
+def _read_ends(value: Any) -> tuple[str | None, str | None]:
     if not isinstance(value, dict):
         raise Complaint("this must be a mapping with `min`, `max` or both", hint="`{min: 0, max: 100}`")
     _refuse_others(value, ("min", "max"))
@@ -194,21 +197,21 @@ def _ends(value: Any) -> tuple[str | None, str | None]:
     return least, greatest
 
 
-def _table_wide(key: str, body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> _Written:
+def _read_table_wide(key: str, body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> _Written:
     _refuse_others(body, (*_TABLE_WIDE[key], *_HOW))
     how = {name: body[name] for name in _HOW if name in body}
     match key:
         case "row_count":
-            return _Written(_row_count(body), key, how, trail)
+            return _Written(_read_row_count(body), key, how, trail)
         case "fresh":
-            return _Written(_fresh(body), key, how, trail)
+            return _Written(_read_fresh(body), key, how, trail)
         case _:
-            rule = _foreign_key(body, trail, find_table)
+            rule = _read_foreign_key(body, trail, find_table)
             return _Written(rule, f"{key}: {', '.join(rule.columns)}", how, trail)
 
 
-def _row_count(body: Mapping[str, Any]) -> RowCount:
-    ends = _ends({name: body[name] for name in ("min", "max") if name in body})
+def _read_row_count(body: Mapping[str, Any]) -> RowCount:
+    ends = _read_ends({name: body[name] for name in ("min", "max") if name in body})
     least, greatest = (
         None if end is None else _at(name, values.whole(0), end)
         for name, end in zip(("min", "max"), ends, strict=True)
@@ -218,14 +221,14 @@ def _row_count(body: Mapping[str, Any]) -> RowCount:
     return RowCount(least, greatest)
 
 
-def _fresh(body: Mapping[str, Any]) -> Fresh:
+def _read_fresh(body: Mapping[str, Any]) -> Fresh:
     for name in ("column", "within"):
         if name not in body:
             raise Complaint(f"the key `{name}` is missing", hint="`{column: event_time, within: 24h}`")
     return Fresh(_at("column", values.text, body["column"]), _at("within", values.duration(), body["within"]))
 
 
-def _foreign_key(body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> ForeignKey:
+def _read_foreign_key(body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> ForeignKey:
     if "columns" not in body:
         raise Complaint("the key `columns` is missing", hint="name the columns that point to the other table")
     columns = _at("columns", flow_values.columns, body["columns"])
@@ -240,7 +243,7 @@ def _foreign_key(body: Mapping[str, Any], trail: Trail, find_table: FindTable) -
     return ForeignKey(columns, find_table(place, trail), to, CHECKED_BY + "_".join(columns).lower())
 
 
-def _make(one: _Written) -> Expectation:
+def _make_expectation(one: _Written) -> Expectation:
     action = Action(_at("action", values.choice(Action), one.how.get("action", "fail")))
     fraction = one.how.get("max_fraction")
     made = Expectation(one.name, one.rule, action)
@@ -264,10 +267,10 @@ def _make(one: _Written) -> Expectation:
             hint="add `action: quarantine`, `drop` or `warn`",
             trail=("max_fraction",),
         )
-    return replace(made, max_fraction=_at("max_fraction", _fraction, fraction))
+    return replace(made, max_fraction=_at("max_fraction", _read_fraction, fraction))
 
 
-def _fraction(value: Any) -> float:
+def _read_fraction(value: Any) -> float:
     written = values.text(_plain(value))
     try:
         found = float(written)
@@ -278,19 +281,19 @@ def _fraction(value: Any) -> float:
     return found
 
 
-def _sql(value: Any) -> str:
-    """It may have lines."""
+def _read_sql(value: Any) -> str:
+    """A predicate in SQL, which may have several lines. Raises Complaint for anything but text."""
     if not isinstance(value, str) or not value.strip():
         raise Complaint("this must be a predicate in SQL", hint='such as "num_workers >= 0"')
     return value.strip()
 
 
 def _at(name: str, check: Callable[[Any], Any], value: Any) -> Any:
-    return _below(name, partial(check, _plain(value)))
+    return _run_below(name, partial(check, _plain(value)))
 
 
-def _below(name: str | int, action: Callable[[], _T]) -> _T:
-    """A part of an entry; what is wrong with it stands below its name."""
+def _run_below(name: str | int, action: Callable[[], _T]) -> _T:
+    """Run the action; a Complaint gets the name of this part in front of its trail."""
     try:
         return action()
     except Complaint as complaint:
@@ -311,7 +314,7 @@ def _refuse_others(body: Mapping[str, Any], valid: Sequence[str]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Python's as the text that YAML would have."""
+    """A Python value (of a declared flow or pandera) as the text that YAML would give."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Which file is the project."""
+"""Finds the project file."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def find_project(start: Path | None = None, explicit: Path | None = None) -> Pat
 
 
 def _given(path: Path) -> Path:
+    """The project file at a path that the user gave: the file itself, or its folder."""
     path = path.expanduser().absolute() if str(path).startswith("~") else path.absolute()
     if os.path.isdir(path):  # noqa: PTH112  # unlike Path.is_dir, answers False where we may not look
         found = _in_folder(path)

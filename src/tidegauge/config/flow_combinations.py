@@ -21,7 +21,7 @@ _ADDED = (VALID_FROM, VALID_TO, IS_CURRENT)
 @dataclass(frozen=True)
 class FlowConflict:
     trails: tuple[Trail, ...]
-    """Where to complain, below what was checked: at the first that stands in the file."""
+    """Trails below what was checked. The first one that is in the file is where the error points."""
     message: str
     hint: str
 

@@ -1,4 +1,4 @@
-"""Single values of a flow: tables, columns, sizes and beginnings."""
+"""Single values of a flow: tables, columns, sizes and where the first run begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def name_parts(name: str) -> tuple[str, ...] | None:
-    """The parts of a catalogue name as Spark takes it, their backticks taken off; None if it is none."""
+    """The parts of a name in Spark's catalogue, without backticks; None if it is no such name."""
     parts, at = [], 0
     while match := _PART.match(name, at):
         parts.append(match[1].replace("``", "`") if match[1] else match[2])
@@ -32,7 +32,7 @@ def name_parts(name: str) -> tuple[str, ...] | None:
 
 
 def is_dotted(name: str) -> bool:
-    """A module or a function as Python names it."""
+    """Whether this is a name with dots between Python identifiers, as of a module or a function."""
     return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
 
 
@@ -50,7 +50,7 @@ def table_name(value: Any) -> str:
 
 
 def columns(value: Any) -> tuple[str, ...]:
-    """Names of columns, which Spark does not tell apart by their case."""
+    """Names of columns. Two that differ only in case are refused, as Spark takes them for one."""
     found = some_texts(value)
     folded = [name.casefold() for name in found]
     doubled = next((index for index, name in enumerate(folded) if name in folded[:index]), None)
@@ -65,7 +65,7 @@ def cursor(value: Any) -> str:
 
 
 def initial(value: Any) -> str:
-    """`snapshot`, `earliest`, a version's digits, or a moment in ISO's form, in UTC and with its offset."""
+    """`snapshot`, `earliest`, a version in digits, or a moment in ISO format; UTC unless it has an offset."""
     word = text(value).strip()
     if word in {"snapshot", "earliest"}:
         return word
@@ -83,7 +83,7 @@ def initial(value: Any) -> str:
 
 
 def size(value: Any) -> int:
-    """Bytes: `64MB`, `1GiB`, or a plain number of them."""
+    """A size in bytes, from `64MB`, `1GiB` or a plain number of bytes."""
     written = text(value).strip()
     match = _SIZE.fullmatch(written)
     if not match:

@@ -1,4 +1,4 @@
-"""The entries of `flows:` → flows between Delta tables. Those written in Python come the same way."""
+"""Turns the entries of `flows:` into flows. Flows declared in Python are made here too."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _OURS = "__tidegauge"
 
 @dataclass(frozen=True)
 class Around:
-    """What a flow has from the rest of the project."""
+    """What a flow takes from the rest of the project."""
 
     pipeline: str
     lakes: Sequence[Lake] = ()
     functions: Mapping[str, Function] = field(default_factory=dict)
-    """By the flow's name: transforms that are no text."""
+    """Transforms declared in Python, by the flow's name."""
     schedule: FlowSchedule | None = None
-    """Of the flows that have none of their own."""
+    """The schedule of flows that have none of their own."""
 
 
 MakeInput = Callable[[Check, str, Any, Trail, Around], DeltaInput | None]
@@ -75,30 +75,30 @@ def make_flows(check: Check, written: Any, around: Around) -> list[WrittenInFlow
         _check_name(check, name, trail)
         kind = (body.get("kind") if isinstance(body, dict) else None) or KINDS[0]
         if kind == VIEW:
-            found.append(_view(check, name, body, trail, around))
+            found.append(_make_view(check, name, body, trail, around))
         elif kind == OPTIMIZE:
             found.append(make_optimize(check, name, body, trail, around.pipeline))
         elif check.attempt(partial(values.choice(KINDS), kind), (*trail, "kind")) is not None:
-            found.append(_flow(check, name, body, trail, around))
+            found.append(_make_flow(check, name, body, trail, around))
     return [flow for flow in found if flow is not None]
 
 
-def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaFlow | None:
+def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaFlow | None:
     if not isinstance(body, dict):
         check.add("this must be a mapping with `inputs` and an `output`", trail)
         return None
     before = len(check.problems)
     keys = check.keys(FlowKeys, body, trail)
-    inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around)
-    output = _output(check, body.get("output"), (*trail, "output"), around)
+    inputs = _make_inputs(check, body.get("inputs"), (*trail, "inputs"), around)
+    output = _make_output(check, body.get("output"), (*trail, "output"), around)
     transform = around.functions.get(name)
     written = None if keys is None else keys.transform
-    made = check.attempt(lambda: _transform(written, check.document.file.parent), (*trail, "transform"))
+    made = check.attempt(lambda: _read_transform(written, check.document.file.parent), (*trail, "transform"))
     expect = make_expectations(
         check,
         None if keys is None else keys.expect,
         (*trail, "expect"),
-        lambda place, at: _expected_table(check, place, at, around),
+        lambda place, at: _find_expected_table(check, place, at, around),
     )
     if keys is None or output is None or len(check.problems) > before:
         return None
@@ -120,14 +120,14 @@ def _flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> D
     return flow if len(check.problems) == before else None
 
 
-def _view(check: Check, name: str, body: Any, trail: Trail, around: Around) -> ViewFlow | None:
+def _make_view(check: Check, name: str, body: Any, trail: Trail, around: Around) -> ViewFlow | None:
     before = len(check.problems)
     keys = check.keys(ViewKeys, body, trail)
-    inputs = _inputs(check, body.get("inputs"), (*trail, "inputs"), around, _view_input)
+    inputs = _make_inputs(check, body.get("inputs"), (*trail, "inputs"), around, _make_view_input)
     at_output = (*trail, "output")
     output = check.keys(ViewOutputKeys, body["output"], at_output) if body.get("output") is not None else None
     written = None if keys is None else keys.transform
-    made = check.attempt(lambda: _view_sql(written, check.document.file.parent), (*trail, "transform"))
+    made = check.attempt(lambda: _read_view_sql(written, check.document.file.parent), (*trail, "transform"))
     if keys is None or output is None or made is None or len(check.problems) > before:
         return None
     return ViewFlow(
@@ -151,7 +151,7 @@ def _check_name(check: Check, name: str, trail: Trail) -> None:
         )
 
 
-def _inputs(
+def _make_inputs(
     check: Check, written: Any, trail: Trail, around: Around, make: MakeInput | None = None
 ) -> tuple[DeltaInput, ...]:
     if not isinstance(written, dict):
@@ -177,12 +177,12 @@ def _inputs(
                 hint="names of inputs differ by more than their case",
                 at_key=True,
             )
-    make = make or _input
+    make = make or _make_input
     made = [make(check, name, body, (*trail, name), around) for name, body in written.items()]
     return tuple(part for part in made if part is not None)
 
 
-def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
+def _make_input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
     if not isinstance(body, str | dict):
         check.add("this must be a table's name, or a mapping with `table` or `path`", trail)
         return None
@@ -196,46 +196,48 @@ def _input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> 
     _refuse(check, in_an_input(keys), trail)
     return DeltaInput(
         name=name,
-        table=_table(check, keys, trail, around),
+        table=_make_table_ref(check, keys, trail, around),
         snapshot=keys.snapshot,
         raw=keys.feed is not None,
         initial=keys.initial,
         on_missing=OnMissing(keys.on_missing),
         max_versions=keys.max_versions,
         max_bytes=keys.max_bytes,
-        by_column=_by_column(keys),
+        by_column=_make_read_by_column(keys),
         place=place,
     )
 
 
-def _expected_table(check: Check, place: Mapping[str, Any], trail: Trail, around: Around) -> TableRef:
+def _find_expected_table(check: Check, place: Mapping[str, Any], trail: Trail, around: Around) -> TableRef:
     keys = check.keys(InputKeys, dict(place), trail)
-    return TableRef() if keys is None else _table(check, keys, trail, around)
+    return TableRef() if keys is None else _make_table_ref(check, keys, trail, around)
 
 
 def _looked_up(expect: Iterable[Expectation]) -> Iterator[DeltaInput]:
-    """The tables of foreign keys: pinned with the plan, as snapshots are."""
+    """The tables of foreign keys as inputs, which are pinned with the plan like snapshots."""
     for one in expect:
         if isinstance(one.rule, ForeignKey):
             yield DeltaInput(one.rule.input, one.rule.table, snapshot=True, for_checks=True, place=one.place)
 
 
-def _by_column(keys: InputKeys) -> ReadByColumn | None:
+def _make_read_by_column(keys: InputKeys) -> ReadByColumn | None:
     if keys.snapshot or keys.cursor == VERSION:
         return None
     column = None if keys.cursor == NONE else keys.cursor
     return ReadByColumn(column, keys.key, keys.lookback, keys.settle, keys.format)
 
 
-def _view_input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
+def _make_view_input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
     keys = check.keys(ViewInputKeys, {"table": body} if isinstance(body, str) else body, trail)
     if keys is None:
         return None
     _refuse(check, in_a_place(keys, "input"), trail)
-    return DeltaInput(name, _table(check, keys, trail, around), place=check.document.key_place(trail))
+    return DeltaInput(
+        name, _make_table_ref(check, keys, trail, around), place=check.document.key_place(trail)
+    )
 
 
-def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:
+def _make_output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:
     if not isinstance(body, dict):
         return None
     keys = check.keys(OutputKeys, body, trail)
@@ -243,7 +245,7 @@ def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable
         return None
     _refuse(check, in_an_output(keys), trail)
     return DeltaTable(
-        table=_table(check, keys, trail, around),
+        table=_make_table_ref(check, keys, trail, around),
         mode=Mode(keys.mode),
         key=keys.key,
         sequence_by=keys.sequence_by,
@@ -257,7 +259,7 @@ def _output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable
     )
 
 
-def _table(
+def _make_table_ref(
     check: Check, keys: InputKeys | OutputKeys | ViewInputKeys, trail: Trail, around: Around
 ) -> TableRef:
     written = keys.path
@@ -270,7 +272,7 @@ def _table(
 
 
 def storage_of(path: str, lakes: Iterable[Lake]) -> Lake | None:
-    """The connection that the path lies below; of several the nearest."""
+    """The connection whose path is above this one, the nearest of several; None if there is none."""
     above = [lake for lake in lakes if f"{path}/".startswith(f"{lake.path}/")]
     return max(above, key=lambda lake: len(lake.path), default=None)
 
@@ -281,11 +283,11 @@ def _refuse(check: Check, conflicts: Iterator[FlowConflict], trail: Trail) -> No
         check.add(conflict.message, where, hint=conflict.hint, at_key=True)
 
 
-def _transform(written: str | None, base: Path) -> Sql | Function | None:
+def _read_transform(written: str | None, base: Path) -> Sql | Function | None:
     if written is None:
         return None
     if written.lower().endswith(".sql"):
-        return _sql(Path(values.local_path(written, base)))
+        return _read_sql(Path(values.local_path(written, base)))
     module, _, function = written.partition(":")
     if is_dotted(module) and is_dotted(function):
         return Function(name=written, root=base)
@@ -297,8 +299,8 @@ def _transform(written: str | None, base: Path) -> Sql | Function | None:
     raise Complaint(f"{quoted(written)} is neither a `.sql` file nor a function", hint=hint)
 
 
-def _view_sql(written: str | None, base: Path) -> Sql | None:
-    made = _transform(written, base)
+def _read_view_sql(written: str | None, base: Path) -> Sql | None:
+    made = _read_transform(written, base)
     if isinstance(made, Function):
         raise Complaint(
             "a view is made of SQL, and a function can only run",
@@ -307,7 +309,7 @@ def _view_sql(written: str | None, base: Path) -> Sql | None:
     return made
 
 
-def _sql(file: Path) -> Sql:
+def _read_sql(file: Path) -> Sql:
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_SQL + 1)

@@ -1,4 +1,4 @@
-"""The forms that values of the project file have, which every group of keys is put together from."""
+"""The types of values in the project file. Every group of keys is made of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from tidegauge.model.secret import Secret
 
 @dataclass(frozen=True)
 class Form:
-    """How a value is checked, and how the reference describes what is expected."""
+    """How a value is checked, and how the reference page describes the values that are allowed."""
 
     check: Callable[[Any], Any]
     text: str
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
-        # Unlike PlainValidator this makes no schema of the type itself, which nobody asks for: files are
-        # read and never written, and the time counts at every start.
+        # PlainValidator would also build a schema of the type itself. It is needed only to write files, and
+        # building it would slow down every start.
         return core_schema.no_info_plain_validator_function(self.check)
 
 
 @dataclass(frozen=True)
 class Unless:
-    """What holds when the key is left out, where the default value itself does not tell."""
+    """What the reference page says happens without the key, where the default value does not tell."""
 
     default: str
 
 
 def as_it_is(value: Any) -> Any:
-    """Checked where the text of the file is at hand."""
+    """The value unchanged: it is checked later, where the text of the file is at hand."""
     return value
 
 
@@ -86,4 +86,4 @@ class Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     later: ClassVar[dict[str, str]] = {}
-    """Keys that people may expect here: with what to do instead, or nothing if a later version has them."""
+    """Keys that people may expect here, with a hint what to do instead; empty for keys not supported yet."""

@@ -1,4 +1,4 @@
-"""The block `health:` → from where on a flow is not well."""
+"""Turns the block `health:` into the limits beyond which `health` reports a flow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN, _WHOLE = HealthLimits(), HealthSettings()
 _OF_PIPELINE = ("override", "ledger_rows", "missed")
 
 
-def _multiple(value: Any) -> float:
+def _parse_multiple(value: Any) -> float:
     written = values.text(value)
     if not _NUMBER.fullmatch(written) or float(written) <= 0:
         raise Complaint(
@@ -28,7 +28,7 @@ def _multiple(value: Any) -> float:
 
 
 RowCount = Annotated[int, Form(values.whole(1), "whole number above 0")]
-Multiple = Annotated[float, Form(_multiple, "number above 0")]
+Multiple = Annotated[float, Form(_parse_multiple, "number above 0")]
 
 
 class LimitKeys(Keys):
@@ -79,18 +79,18 @@ def make_health(check: Check, written: Any) -> HealthSettings:
         return HealthSettings()
     keys = check.keys(HealthKeys, written, ("health",))
     own = {key: value for key, value in written.items() if key not in _OF_PIPELINE}
-    limits = _limits(check, keys, ("health",))
+    limits = _make_limits(check, keys, ("health",))
     override: dict[str, HealthLimits] = {}
     bodies = written.get("override")
     for name, body in bodies.items() if isinstance(bodies, dict) else ():
         trail = ("health", "override", name)
         merged = {**own, **body} if isinstance(body, dict) else body
-        override[name] = _limits(check, check.keys(LimitKeys, merged, trail), trail)
+        override[name] = _make_limits(check, check.keys(LimitKeys, merged, trail), trail)
     found = keys or HealthKeys()
     return HealthSettings(limits, override, found.ledger_rows, found.missed)
 
 
-def _limits(check: Check, keys: LimitKeys | None, trail: Trail) -> HealthLimits:
+def _make_limits(check: Check, keys: LimitKeys | None, trail: Trail) -> HealthLimits:
     if keys is None:
         return _PLAIN
     if keys.stale < keys.fresh:

@@ -1,4 +1,4 @@
-"""The ledger's address."""
+"""Checks the ledger's address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegauge.model.secret import Secret, remember
 DEFAULT = "sqlite:///.tidegauge/ledger.db"
 _FOLDERS = ("json", "delta")
 _SCHEMES = ("sqlite", "postgresql", "mysql", *_FOLDERS)
-# The ledger hands these to its driver under the driver's own names; it refuses all others, as we do.
+# The ledger passes these on to its driver under the driver's own names, and refuses all others too.
 OPTIONS = {
     "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
     "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
@@ -31,7 +31,7 @@ _PLAIN_PASSWORD = re.compile(r"://[^/@]*:[^/@\0]+@")
 
 
 def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
-    """The address with a SQLite path made absolute; a Secret wherever it holds a password.
+    """The address, with local paths made absolute; a Secret stays one. Raises Complaint for a wrong address.
 
     `written` is the text of the file, before references were resolved: the only text an error may quote.
     """
@@ -42,28 +42,28 @@ def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
             "the ledger's password is plain text in the file; secrets come from outside it",
             hint="write `${env:NAME}` or `${file:PATH}` in its place",
         )
-    scheme = _scheme(address)
+    scheme = _find_scheme(address)
     if scheme not in _SCHEMES:
-        raise _unknown(scheme, written)
+        raise _complain_of_scheme(scheme, written)
     if scheme == "sqlite":
         assert isinstance(address, str)
-        return _sqlite(address, base)
+        return _check_sqlite(address, base)
     if scheme in _FOLDERS:
         if isinstance(address, Secret):
             raise Complaint("a ledger of files has no password in its address", hint=_FORM)
-        return _folder(scheme, address, base)
+        return _check_folder(scheme, address, base)
     complaint = _complaint_about_server(address, written)
     if complaint is not None:
         raise complaint
     return address
 
 
-def _scheme(address: str | Secret) -> str:
+def _find_scheme(address: str | Secret) -> str:
     text = address.reveal() if isinstance(address, Secret) else address
     return text.partition(":")[0] if ":" in text else ""
 
 
-def _unknown(scheme: str, written: str) -> Complaint:
+def _complain_of_scheme(scheme: str, written: str) -> Complaint:
     if "${" in written.partition(":")[0] or not scheme:
         return Complaint("the ledger's address does not begin with a scheme that is known", hint=_FORM)
     hint = (
@@ -72,7 +72,7 @@ def _unknown(scheme: str, written: str) -> Complaint:
     return Complaint(f"unknown kind of ledger {quoted(scheme)}", hint=hint)
 
 
-def _sqlite(address: str, base: Path) -> str:
+def _check_sqlite(address: str, base: Path) -> str:
     path = address.removeprefix("sqlite:///")
     if path == address or not path.strip("/"):
         raise Complaint(
@@ -92,7 +92,7 @@ def _sqlite(address: str, base: Path) -> str:
     return f"sqlite:///{(base / path).absolute()}"
 
 
-def _folder(scheme: str, address: str, base: Path) -> str:
+def _check_folder(scheme: str, address: str, base: Path) -> str:
     path = address.removeprefix(f"{scheme}:")
     if path.startswith("s3a://"):
         parts = urlsplit(path)
@@ -117,7 +117,7 @@ def _folder(scheme: str, address: str, base: Path) -> str:
 
 
 def _complaint_about_server(address: str | Secret, written: str) -> Complaint | None:
-    """Answers instead of raising, so that no frame of a traceback holds the address."""
+    """Returns the complaint instead of raising it, so that no frame of a traceback holds the address."""
     text = address.reveal() if isinstance(address, Secret) else address
     try:
         parts = urlsplit(text)
@@ -141,7 +141,7 @@ def _complaint_about_details(parts: SplitResult, written: str) -> Complaint | No
         return Complaint("the ledger's server is neither a host name nor an IP address", hint=_FORM)
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if name not in OPTIONS[parts.scheme]:
-            # What a reference brought in is not quoted.
+            # A name that a reference brought in is not quoted.
             which = f"the option {quoted(name)}" if name in written else "an option"
             return Complaint(
                 f"{which} is not allowed in the ledger's address", hint=suggest(name, OPTIONS[parts.scheme])

@@ -1,4 +1,4 @@
-"""Who reads whose output, and that no two flows are in each other's way."""
+"""Finds which flow reads whose output, and refuses flows that would disturb each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _OF_SESSION = "spark_catalog"
 def connect(
     flows: Sequence[WrittenInFlows], problems: list[Problem], conf: Mapping[str, str]
 ) -> tuple[WrittenInFlows, ...]:
-    """The same flows, each with the names of those that it reads from."""
+    """The same flows, each with the names of the flows that it reads from.
+
+    Adds a problem for two flows that write one table, for tables inside others, and for circles.
+    """
     homes = _Homes(conf)
     writers: dict[tuple[str, ...], WrittenInFlows] = {}
     for flow in flows:
@@ -73,7 +76,7 @@ def _refuse_circles(flows: Sequence[WrittenInFlows], problems: list[Problem]) ->
         TopologicalSorter({flow.name: flow.upstreams for flow in flows}).prepare()
     except CycleError as error:
         names: list[str] = error.args[1]
-        # Begun with the one that stands first in the file, so that the sentence is the same each time.
+        # Begin with the flow that is first in the file, so that the message is the same each time.
         start = min(range(len(names) - 1), key=lambda at: list(places).index(names[at]))
         circle = [*names[start:-1], *names[: start + 1]]
         others = ", ".join(f"{quoted(name)} at {places[name]}" for name in circle[1:-1])
@@ -87,7 +90,7 @@ def _refuse_circles(flows: Sequence[WrittenInFlows], problems: list[Problem]) ->
 
 
 def _refuse_nesting(flows: Sequence[WrittenInFlows], homes: _Homes, problems: list[Problem]) -> None:
-    """A table in the folder of another one: VACUUM there takes its files for rubbish."""
+    """Note a problem for a table inside another table's folder: VACUUM of the outer one would delete it."""
     tables = [(flow.output.table, flow.output.place) for flow in flows]
     outputs = {homes.folder(table) for table, _ in tables}
     tables += [(part.table, part.place) for flow in flows for part in flow.inputs]
@@ -97,7 +100,7 @@ def _refuse_nesting(flows: Sequence[WrittenInFlows], homes: _Homes, problems: li
         while outer and "/" in outer:
             outer, _, below = outer.rpartition("/")
             if below.startswith("_"):
-                break  # Delta keeps things of its own there, and VACUUM leaves them alone.
+                break  # Delta's own files are in such folders, and VACUUM leaves them alone.
             if outer in folders and {inner, outer} & outputs:
                 problems.append(
                     Problem(
@@ -110,7 +113,7 @@ def _refuse_nesting(flows: Sequence[WrittenInFlows], homes: _Homes, problems: li
 
 
 class _Homes:
-    """Where tables are, each path looked at once."""
+    """Finds where tables are; resolves the links of each path only once."""
 
     def __init__(self, conf: Mapping[str, str]) -> None:
         self._schema = (conf.get(DEFAULT_CATALOGUE, _OF_SESSION), "default")
@@ -118,7 +121,7 @@ class _Homes:
         self._real: dict[str, str] = {}
 
     def identities(self, table: TableRef) -> list[tuple[str, ...]]:
-        """Two ways of naming one table share one, as far as that can be seen without the catalogue."""
+        """The table's identities. Two names of one table share one, as far as can be told without Spark."""
         folder = self.folder(table)
         if folder is not None:
             return [("path", folder)]
@@ -126,13 +129,13 @@ class _Homes:
         full = [part.casefold() for part in (*self._schema[: max(0, 3 - len(parts))], *parts)]
         found: list[tuple[str, ...]] = [("name", *full)]
         if self._warehouse and len(full) == 3 and full[0] == _OF_SESSION:
-            # Where Spark puts a table that is given no place.
+            # The folder where Spark puts a table that is created without a path.
             below = "" if full[1] == "default" else f"{full[1]}.db/"
             found.append(("path", self._resolve(f"{self._warehouse}/{below}{full[2]}")))
         return found
 
     def folder(self, table: TableRef) -> str | None:
-        """Without links; None for a table that is named."""
+        """The table's folder with links resolved; None for a table given by its name."""
         return None if table.path is None else self._resolve(table.path)
 
     def _resolve(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""`tidegauge.yml` → the project, as the frozen values of `tidegauge.model.spec`."""
+"""Reads `tidegauge.yml` into a project: the frozen values of `tidegauge.model.spec`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_project(file: Path) -> Project:
     check = Check(document)
     tree = interpolate(document, check.problems)
     keys = check.keys(ProjectKeys, tree, ())
-    # What lies below is looked at even when a key at the top is wrong: all mistakes in one go.
+    # The rest is checked even when a key at the top is wrong, to report all mistakes at once.
     connections = make_connections(check, tree.get("connections"))
     syncs = make_syncs(check, tree.get("sync"), connections, _schedule_of(keys))
     spark = make_spark(check, tree)
@@ -53,8 +53,8 @@ def load_project(file: Path) -> Project:
         ),
         ("ledger",),
     )
-    written = _written_in_flows(check, tree, keys, connections)
-    delta_flows, views, optimizes = _connected(check, written, syncs, spark.conf)
+    written = _make_written_flows(check, tree, keys, connections)
+    delta_flows, views, optimizes = _connect_flows(check, written, syncs, spark.conf)
     workflow = make_workflow(check, tree.get("workflow"))
     health = make_health(check, tree.get("health"))
     telemetry = make_telemetry(check, tree)
@@ -83,7 +83,7 @@ def _schedule_of(keys: ProjectKeys | None) -> FlowSchedule | None:
     return keys.schedule if keys is not None else None
 
 
-def _written_in_flows(
+def _make_written_flows(
     check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
 ) -> list[WrittenInFlows | OptimizeFlow]:
     pipeline = keys.pipeline if keys is not None else ""
@@ -91,21 +91,21 @@ def _written_in_flows(
     around = Around(pipeline, lakes, schedule=_schedule_of(keys))
     written = make_flows(check, tree.get("flows"), around)
     modules: tuple[str, ...] = ()
-    with suppress(Complaint):  # noted with the other keys
+    with suppress(Complaint):  # `check.keys` has noted it already
         modules = values.texts(tree.get("modules") or [])
     return [*written, *make_declared(check, modules, around)]
 
 
-def _connected(
+def _connect_flows(
     check: Check,
     written: Sequence[WrittenInFlows | OptimizeFlow],
     syncs: Sequence[Sync],
     conf: Mapping[str, str],
 ) -> tuple[tuple[DeltaFlow, ...], tuple[ViewFlow, ...], tuple[OptimizeFlow, ...]]:
-    """By kind, each flow with what it comes after."""
+    """The flows by kind: tables, views and optimize flows, each with the flows that it comes after."""
     optimizes = tuple(flow for flow in written if isinstance(flow, OptimizeFlow))
     others = connect([flow for flow in written if not isinstance(flow, OptimizeFlow)], check.problems, conf)
-    if not check.problems:  # else a flow that is meant may be one that could not be made
+    if not check.problems:  # else `select` may name a flow that has problems and was not made
         optimizes = find_tables(optimizes, others, syncs, check.problems)
     views = tuple(flow for flow in others if isinstance(flow, ViewFlow))
     return tuple(flow for flow in others if not isinstance(flow, ViewFlow)), views, optimizes

@@ -38,17 +38,17 @@ from tidegauge.model.spec import Deletes, Drift, Execute, FutureGuard, NullCurso
 
 @dataclass(frozen=True)
 class Ordered:
-    """A cursor as it is written."""
+    """A cursor as the file has it: a column or expression, and the epoch if its numbers are times."""
 
     column: str
     epoch: Epoch | None = None
 
 
-def _types(value: Any) -> dict[str, str]:
+def _parse_types(value: Any) -> dict[str, str]:
     return each(value, values.arrival)
 
 
-def _open_transactions(value: Any) -> timedelta | None:
+def _parse_open_transactions(value: Any) -> timedelta | None:
     form = "write `wait`, or `{ignore_after: 1h}`"
     if value == "wait":
         return None
@@ -67,7 +67,7 @@ def _open_transactions(value: Any) -> timedelta | None:
         raise Complaint(complaint.message, hint=complaint.hint, trail=("ignore_after",)) from None
 
 
-def _cursor(value: Any) -> Ordered:
+def _parse_cursor(value: Any) -> Ordered:
     form = "write `COLUMN`, or `{column: COLUMN, epoch: s}` where its numbers are seconds since 1970"
     if not isinstance(value, dict):
         return Ordered(values.text(value))
@@ -139,11 +139,11 @@ class SparkKeys(Keys):
 
 
 class TableKeys(Keys):
-    """What may differ from table to table: on a sync for all of its tables, under `override` for some."""
+    """Keys that may differ from table to table: in a sync for all its tables, under `override` for some."""
 
     cursor: Annotated[
         Ordered | None,
-        Form(_cursor, "text, or `{column: TEXT, epoch: s}`"),
+        Form(_parse_cursor, "text, or `{column: TEXT, epoch: s}`"),
         Unless("required here or in every override, unless `without_cursor` says otherwise"),
     ] = Field(
         default=None,
@@ -187,14 +187,14 @@ class TableKeys(Keys):
     )
     open_transactions: Annotated[
         timedelta | None,
-        Form(_open_transactions, "`wait`, `{ignore_after: 1h}`"),
+        Form(_parse_open_transactions, "`wait`, `{ignore_after: 1h}`"),
         Unless("`wait`"),
     ] = Field(
         default=None, description="Whether a forgotten open transaction may hold the window back for ever."
     )
     types: Annotated[
         dict[str, str],
-        Form(_types, "mapping of column to `string`, `timestamp`, `date`, `decimal(p,s)`"),
+        Form(_parse_types, "mapping of column to `string`, `timestamp`, `date`, `decimal(p,s)`"),
     ] = Field(default={}, description="How a column shall arrive, where its own type cannot be held exactly.")
     columns: Annotated[
         ColumnChoice,

@@ -24,12 +24,12 @@ from tidegauge.model.secret import mask
 
 _PREFIX = "tidegauge_flows_"
 _LIBRARIES = ("site-packages", "dist-packages")
-# What each project of this process has brought in, by its folder: two may both have a `silver`.
+# The modules that each project of this process has imported, by its folder: two may both have a `silver`.
 _brought: dict[Path, set[str]] = {}
 
 
 def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]:
-    """What the module or file declares. Raises Failed for everything that can go wrong in it."""
+    """The flows that the module or file declares. Raises Failed for everything that can go wrong in it."""
     found = declared_in(import_module(root, written, place).__name__)
     if not found:
         raise Failed(
@@ -41,16 +41,16 @@ def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]
 
 
 def import_module(root: Path, written: str, place: Place) -> ModuleType:
-    """The module or file, imported from the project's folder. Raises Failed likewise."""
+    """The module or file, imported from the project's folder. Raises Failed if it cannot be imported."""
     root = Path(os.path.normpath(root))
     try:
-        return _module(root, written, place)
+        return _import_named(root, written, place)
     except Failed:
         raise
     except Complaint as complaint:
         raise Failed(complaint.message, place, complaint.hint) from None
     except ConfigError as error:
-        # A declaration that said itself what is wrong with it.
+        # Raised by a declaration, with a message for the user.
         raise Failed(error.message, as_shown(error.place) if error.place else place, error.hint) from None
     except SyntaxError as error:
         where = Place(shown(Path(error.filename or written)), error.lineno or 1, error.offset or 1)
@@ -59,31 +59,31 @@ def import_module(root: Path, written: str, place: Place) -> ModuleType:
         reason = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         raise Failed(
             f"importing {quoted(written)} failed: {mask(reason)}",
-            _own_line(root, error) or place,
-            f"mend it, or install what it needs; `{_try_by_hand(written)}` in {root} shows more",
+            _find_own_line(root, error) or place,
+            f"mend it, or install what it needs; `{_show_import_command(written)}` in {root} shows more",
         ) from None
 
 
-def _try_by_hand(written: str) -> str:
+def _show_import_command(written: str) -> str:
     return f"python {written}" if written.endswith(".py") else f"python -c 'import {written}'"
 
 
 class Failed(Exception):
-    """A module that gives no flows."""
+    """A module cannot be imported, or declares no flow."""
 
     def __init__(self, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
         self.problem = Problem(message, place, hint)
 
 
-def _module(root: Path, written: str, place: Place) -> ModuleType:
+def _import_named(root: Path, written: str, place: Place) -> ModuleType:
     file: Path | None = None
     name: str | None = written
     if written.endswith(".py"):
         file = Path(os.path.normpath(local_path(written, root)))
         if not file.is_file():
             raise Failed(f"there is no file {file}", place, "it is named relative to the project file")
-        name = _dotted(root, file)
+        name = _find_module_name(root, file)
     elif not is_dotted(written):
         raise Failed(
             f"{quoted(written)} is neither a module nor a `.py` file",
@@ -93,11 +93,11 @@ def _module(root: Path, written: str, place: Place) -> ModuleType:
     with _from(root):
         if name is None:
             assert file is not None
-            return _by_file(file)
-        return _by_name(root, name, file, place)
+            return _import_by_file(file)
+        return _import_by_name(root, name, file, place)
 
 
-def _by_name(root: Path, name: str, file: Path | None, place: Place) -> ModuleType:
+def _import_by_name(root: Path, name: str, file: Path | None, place: Place) -> ModuleType:
     if name not in sys.modules:
         forget(name)
     try:
@@ -111,7 +111,7 @@ def _by_name(root: Path, name: str, file: Path | None, place: Place) -> ModuleTy
             ) from None
         raise
     found = getattr(module, "__file__", None)
-    wanted = file or next((path for path in _files(root, name) if path.is_file()), None)
+    wanted = file or next((path for path in _find_module_files(root, name) if path.is_file()), None)
     if wanted is not None and (found is None or not wanted.samefile(found)):
         raise Failed(
             f"{wanted} is hidden by another module {quoted(name)}, {found or 'a part of Python'}",
@@ -121,8 +121,8 @@ def _by_name(root: Path, name: str, file: Path | None, place: Place) -> ModuleTy
     return module
 
 
-def _by_file(file: Path) -> ModuleType:
-    """For a file that no name leads to from the project's folder."""
+def _import_by_file(file: Path) -> ModuleType:
+    """Import a file that has no module name below the project's folder."""
     digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
     name = f"{_PREFIX}{re.sub(r'[^A-Za-z0-9]', '_', file.stem)}_{digest}"
     if name in sys.modules:
@@ -141,9 +141,9 @@ def _by_file(file: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _from(root: Path) -> Iterator[None]:
-    """Imports from the project's folder first, and from no other project's.
+    """In this block imports look into the project's folder first, and into no other project's.
 
-    The folder stays on the path, at its end, for what functions import when they run. What a module prints
+    The folder stays at the end of `sys.path`, for what functions import when they run. What a module prints
     goes to stderr: stdout is for the command's own answer.
     """
     for other in [other for other in _brought if other != root]:
@@ -163,11 +163,13 @@ def _from(root: Path) -> Iterator[None]:
         if str(root) not in sys.path:
             sys.path.append(str(root))
         new = {name: sys.modules[name] for name in set(sys.modules) - before}
-        _brought.setdefault(root, set()).update(name for name, module in new.items() if _own(root, module))
+        _brought.setdefault(root, set()).update(
+            name for name, module in new.items() if _is_own_module(root, module)
+        )
 
 
-def _dotted(root: Path, file: Path) -> str | None:
-    """The name that leads to the file from the project's folder, if there is one."""
+def _find_module_name(root: Path, file: Path) -> str | None:
+    """The file's module name, seen from the project's folder; None if it has none."""
     if not file.is_relative_to(root):
         return None
     parts = file.relative_to(root).with_suffix("").parts
@@ -175,20 +177,20 @@ def _dotted(root: Path, file: Path) -> str | None:
     return name if is_dotted(name) else None
 
 
-def _files(root: Path, name: str) -> tuple[Path, Path]:
+def _find_module_files(root: Path, name: str) -> tuple[Path, Path]:
     stem = root.joinpath(*name.split("."))
     return stem.with_name(f"{stem.name}.py"), stem / "__init__.py"
 
 
-def _own_line(root: Path, error: BaseException) -> Place | None:
-    """The last line of the user's own that led to the error."""
+def _find_own_line(root: Path, error: BaseException) -> Place | None:
+    """The place of the last line of the project's own code that led to the error; None if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _is_own(root, frame.filename):
             return Place(shown(Path(frame.filename)), frame.lineno or 1, (frame.colno or 0) + 1)
     return None
 
 
-def _own(root: Path, module: ModuleType) -> bool:
+def _is_own_module(root: Path, module: ModuleType) -> bool:
     files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     return module.__name__.startswith(_PREFIX) or any(_is_own(root, file) for file in files)
 

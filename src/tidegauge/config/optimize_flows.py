@@ -1,4 +1,4 @@
-"""The entries of `flows:` that optimize the tables of others: their keys, and which tables they mean."""
+"""The optimize flows under `flows:`: their keys, and which tables they mean."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def find_tables(
     syncs: Sequence[Sync],
     problems: list[Problem],
 ) -> tuple[OptimizeFlow, ...]:
-    """The same, each with the flows whose tables it looks after and those that read them.
+    """The same optimize flows, each with the flows whose tables it optimizes and those that read them.
 
-    Which tables a sync fills, only its database can tell: a word that may mean some of them is left to who
-    asks it.
+    Only its database can tell which tables a sync fills. So a word of `select` that may mean such tables is
+    no problem here; it is resolved when that database is asked.
     """
     filling = [sync for sync in syncs if isinstance(sync.to, Lake) and sync.to.delta]
     tables = [flow for flow in flows if isinstance(flow, DeltaFlow)]
@@ -71,13 +71,13 @@ def find_tables(
     for one in optimizes:
         meant, unknown = select_by(tables, one.select, is_called)
         for word in unknown:
-            if not _may_be_filled(word, filling) or _find(word, [*flows, *optimizes]):
-                problems.append(_means_nothing(one, word, [*flows, *optimizes]))
+            if not _may_be_filled(word, filling) or _find_called(word, [*flows, *optimizes]):
+                problems.append(_explain_nothing_meant(one, word, [*flows, *optimizes]))
         if not meant and not unknown and not filling:
             problems.append(
                 Problem(
                     f"the flow {quoted(one.name)} has nothing to optimize: no flow here writes a Delta table",
-                    _known(one.place),
+                    _require_place(one.place),
                     "write flows between Delta tables under `flows:`, or remove this one",
                 )
             )
@@ -87,8 +87,8 @@ def find_tables(
                 problems.append(
                     Problem(
                         f"the flows {quoted(first.name)} and {quoted(one.name)} both optimize the table of"
-                        f" {quoted(flow.name)}; the first one at {_known(first.select_place)}",
-                        _known(one.select_place),
+                        f" {quoted(flow.name)}; the first one at {_require_place(first.select_place)}",
+                        _require_place(one.select_place),
                         "narrow `select` of one of them: a table is looked after by one flow",
                     )
                 )
@@ -97,8 +97,8 @@ def find_tables(
     return tuple(made)
 
 
-def _means_nothing(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Problem:
-    found = _find(word, every)
+def _explain_nothing_meant(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Problem:
+    found = _find_called(word, every)
     if found == [one.name]:
         message = f"`select` of {quoted(one.name)} means itself: {quoted(word)}"
     elif found:
@@ -111,10 +111,10 @@ def _means_nothing(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Pr
     words = [flow.name for flow in every] + [f"{TAG}{tag}" for flow in every for tag in flow.tags]
     close = None if found else nearest(word.strip("+"), words)
     hint = f"did you mean `{close}`?" if close else "name flows that write Delta tables, or their tags"
-    return Problem(message, _known(one.select_place), hint)
+    return Problem(message, _require_place(one.select_place), hint)
 
 
-def _find(word: str, every: Sequence[InGraph]) -> list[str]:
+def _find_called(word: str, every: Sequence[InGraph]) -> list[str]:
     return [flow.name for flow in every if is_called(flow, word.strip("+"))]
 
 
@@ -123,6 +123,6 @@ def _may_be_filled(word: str, filling: Sequence[Sync]) -> bool:
     return any(not bare.startswith(TAG) or bare.removeprefix(TAG) in sync.tags for sync in filling)
 
 
-def _known(place: Place | None) -> Place:
+def _require_place(place: Place | None) -> Place:
     assert place is not None
     return place

@@ -1,7 +1,7 @@
-"""The options a database connection may have, and the door that stays shut for every other (hazard E2).
+"""The options that a database connection may have; all others are refused (hazard E2).
 
 Drivers have options that run code, read files of this machine or load classes. So only names of our own
-are let through; each driver's spelling of them is the reader's business.
+are allowed, and each engine's code translates them into its driver's names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def engines_with(option: str) -> list[str]:
 
 
 def check_option_name(written: str, engine: str) -> str:
-    """Our own name for the option, whatever its case or percent-encoding; a complaint for all others."""
+    """Our own name for the option, whatever its case or percent-encoding. Raises Complaint for any other."""
     name = written
     while (decoded := unquote(name)) != name:
         name = decoded

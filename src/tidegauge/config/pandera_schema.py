@@ -1,6 +1,6 @@
-"""A pandera schema as `expect:` would have it. Known by its form, so that pandera itself is not imported.
+"""Turns a pandera schema into entries of `expect:`, without importing pandera.
 
-Its types, `coerce`, `strict` and the order of its columns are not looked at: the columns are the flow's.
+The schema's types, `coerce`, `strict` and column order are ignored: the flow decides on its columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_pandera(value: Any) -> bool:
 
 
 def read_pandera(value: Any) -> dict[str, Any]:
-    """Raises Complaint for what cannot be checked while rows are written."""
+    """The schema as entries of `expect:`. Raises Complaint for a check that cannot be taken over."""
     schema = value.to_schema() if isinstance(value, type) and hasattr(value, "to_schema") else value
     if schema.checks or schema.unique:
         raise Complaint(
@@ -36,7 +36,7 @@ def read_pandera(value: Any) -> dict[str, Any]:
 
 
 def _read_column(name: str, column: Any) -> dict[str, Any]:
-    """The rules of the column under its name, and predicates under names of their own."""
+    """Entries of `expect:` for one column: its rules under its name, each predicate under its own name."""
     if column.regex or not column.required:
         what = "stands for many by a pattern" if column.regex else "may be missing"
         raise Complaint(
@@ -97,7 +97,7 @@ _RULES: dict[str, Callable[[_Stats], dict[str, Any]]] = {
     "equal_to": lambda stats: {"accepted": [str(stats["value"])]},
     "greater_than_or_equal_to": lambda stats: {"range": {"min": str(stats["min_value"])}},
     "less_than_or_equal_to": lambda stats: {"range": {"max": str(stats["max_value"])}},
-    # pandera looks for the pattern at the beginning, and `matches` at the whole value.
+    # pandera matches the pattern at the beginning of a value, and `matches` the whole value.
     "str_matches": lambda stats: {"matches": f"(?:{stats['pattern']}){_ANY}"},
     "str_contains": lambda stats: {"matches": f"{_ANY}(?:{stats['pattern']}){_ANY}"},
 }

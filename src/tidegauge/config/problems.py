@@ -1,4 +1,4 @@
-"""What is wrong with a project file, gathered so that several mistakes are reported at once."""
+"""Problems of a project file, gathered so that several mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidegauge.errors import ConfigError, Place
 
 Trail = tuple[str | int, ...]
-"""The way from the top of the file to a value: keys and list indexes."""
+"""The path from the top of the file to a value: keys and list indexes."""
 
 SHOWN = 5
 
@@ -22,10 +22,9 @@ class Problem:
 
 
 class Complaint(ValueError):
-    """A value that cannot be right, before anybody knows where in the file it stands.
+    """A wrong value, raised by code that does not know where in the file the value is.
 
-    `trail` leads from the value complained of to the part of it that is wrong, `at_key` says that the
-    key itself is.
+    `trail` leads from the value to the part of it that is wrong. `at_key` says that the key itself is wrong.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Complaint(ValueError):
 
 
 def as_error(problems: Sequence[Problem]) -> ConfigError:
-    """One error for all of them: the first in the file leads, the next few follow with their places."""
+    """One error for all problems: first the one that comes first in the file, then a few more with places."""
     files = list(dict.fromkeys(problem.place.file for problem in problems))
     ordered = sorted(
         dict.fromkeys(problems),
@@ -74,6 +73,6 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A piece of the user's text as an error shows it: on one line, not too long, nothing unprintable."""
+    """The user's text as errors quote it: in backticks, on one line, cut if long, nothing unprintable."""
     shown = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text[:60])
     return f"`{shown}{'…' if len(text) > 60 else ''}`"

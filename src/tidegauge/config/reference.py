@@ -1,4 +1,4 @@
-"""Print the reference of every key: `python -m tidegauge.config.reference > docs/configuration.md`."""
+"""Prints the reference of every key: `python -m tidegauge.config.reference > docs/configuration.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key `schedule`, on the whole file, a sync or a flow: when flows are due."""
+"""The key `schedule` of the whole file, a sync or a flow: when flows are due."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def timezone(value: Any) -> str:
 
 
 def schedule(value: Any) -> FlowSchedule | None:
-    """None: `none`, for a flow that is started by hand where others are not."""
+    """The schedule; None for the word `none`, which means that flows are started only by hand."""
     if not isinstance(value, dict):
         text = values.text(value)
-        return None if text == NONE else _every(text, CatchUp.ONE)
+        return None if text == NONE else _parse_every(text, CatchUp.ONE)
     parse: dict[str, Callable[[Any], Any]] = {
         "every": values.text,
         "cron": cron,
@@ -62,7 +62,7 @@ def schedule(value: Any) -> FlowSchedule | None:
                 f"unknown key {quoted(key)}", hint=suggest(key, list(parse)), trail=(key,), at_key=True
             )
         if part is not None:
-            found[key] = _part(parse[key], part, key)
+            found[key] = _read_part(parse[key], part, key)
     if ("every" in found) == ("cron" in found):
         raise Complaint("a schedule has either `cron` or `every`", hint=_FORM)
     catch_up = CatchUp(found.get("catch_up", CatchUp.ONE))
@@ -75,17 +75,17 @@ def schedule(value: Any) -> FlowSchedule | None:
             trail=("timezone",),
             at_key=True,
         )
-    return _part(lambda text: _every(f"every {text}", catch_up), found["every"], "every")
+    return _read_part(lambda text: _parse_every(f"every {text}", catch_up), found["every"], "every")
 
 
-def _part(parse: Callable[[Any], _T], value: Any, key: str) -> _T:
+def _read_part(parse: Callable[[Any], _T], value: Any, key: str) -> _T:
     try:
         return parse(value)
     except Complaint as complaint:
         raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
 
 
-def _every(text: str, catch_up: CatchUp) -> FlowSchedule:
+def _parse_every(text: str, catch_up: CatchUp) -> FlowSchedule:
     match = _EVERY.fullmatch(text.strip())
     if match is None:
         raise Complaint(f"{quoted(text)} is not a schedule", hint=_FORM)
@@ -106,7 +106,7 @@ def _length(words: str, text: str) -> timedelta:
 
 
 def _shown(length: timedelta) -> str:
-    """One text for one length, however it was written: the ledger keeps schedules by it."""
+    """One text for each length, however the user wrote it: the ledger finds a schedule by this text."""
     for unit, size in reversed([(unit, parse_duration(f"1{short}")) for unit, short in _UNITS.items()]):
         count, rest = divmod(length, size)
         if count and not rest:
@@ -119,10 +119,10 @@ Scheduled = Annotated[
     Form(schedule, "`every 5 minutes`, `{cron: …, timezone: …, catch_up: one | all | none}`, `none`"),
     Unless("by hand"),
 ]
-"""On the whole file."""
+"""The key at the top of the file."""
 ScheduledHere = Annotated[
     FlowSchedule | None,
     Form(schedule, "as at the top"),
     Unless("the file's"),
 ]
-"""On a part of it."""
+"""The key of a sync or a flow."""

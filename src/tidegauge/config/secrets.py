@@ -1,7 +1,7 @@
-"""`${env:NAME}` and `${file:PATH}`: values that stand outside the file.
+"""Resolves `${env:NAME}` and `${file:PATH}`: references to values that are not in the file.
 
-What comes from outside into a password, a key, an option, the ledger's address, a Spark setting or the
-address of who is told is a Secret from the moment it is read, so that no frame, error or repr holds its text.
+A value that a reference brings into a password, a key, an option, the ledger's address, a Spark setting or an
+address of `alerts`, `metrics` or `lineage` is a Secret from the start, so that no error or repr has its text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPEN_OPTIONS = frozenset({"connect_timeout", "ssl"})
 _ADDRESSES = frozenset({"alerts", "metrics", "lineage"})
 _TOKEN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<unclosed>\$\{)")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# Not after a letter (`v$session`) or another dollar, and not PostgreSQL's `$tag$`.
+# A `$NAME` without braces, but not after a letter (`v$session`) or a dollar, nor PostgreSQL's `$tag$`.
 _BARE = re.compile(r"(?<![\w$])\$([A-Za-z_]\w*+)(?!\$)", re.ASCII)
 _ESCAPED_NAME = re.compile(r"\$\$\w+")
 _LOGIN = re.compile(r"://[^/]*@")
@@ -34,19 +34,19 @@ _IN_PASSWORD = re.compile(r"://[^/@]*:[^/@]*\Z")
 
 
 def interpolate(document: YamlDocument, problems: list[Problem]) -> dict[str, Any]:
-    """The document's values with every reference resolved; what cannot be resolved is a problem and None."""
-    tree = _walk(document, document.root, (), problems)
+    """The document's values with references resolved. One that cannot be resolved is None, and a problem."""
+    tree = _resolve_all(document, document.root, (), problems)
     assert isinstance(tree, dict)
     return tree
 
 
-def _walk(document: YamlDocument, value: Any, trail: Trail, problems: list[Problem]) -> Any:
+def _resolve_all(document: YamlDocument, value: Any, trail: Trail, problems: list[Problem]) -> Any:
     if isinstance(value, dict):
         for key in value:
             name_openly(str(key))
-        return {key: _walk(document, item, (*trail, key), problems) for key, item in value.items()}
+        return {key: _resolve_all(document, item, (*trail, key), problems) for key, item in value.items()}
     if isinstance(value, list):
-        return [_walk(document, item, (*trail, index), problems) for index, item in enumerate(value)]
+        return [_resolve_all(document, item, (*trail, index), problems) for index, item in enumerate(value)]
     if not isinstance(value, str):
         return value
     try:
@@ -80,7 +80,7 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
             f"{quoted(bare[0])} is not a reference that is read here",
             hint=f"write `${{env:{bare[1]}}}`, or `$${bare[1]}` for the text itself",
         )
-    parts = [_part(match, base) for match in _TOKEN.finditer(text)]
+    parts = [_read_part(match, base) for match in _TOKEN.finditer(text)]
     if secret and not parts[0]:
         raise Complaint(
             f"{quoted(text)} is set but empty",
@@ -89,21 +89,21 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
     if not references(text):
         return _fill(text, parts)
     if trail == ("ledger",):
-        return _ledger(text, parts)
-    if not secret and not _stays_hidden(trail):
+        return _fill_ledger_address(text, parts)
+    if not secret and not _is_hidden(trail):
         return _fill(text, parts)
     _remember_parts(text, parts, trail)
     return Secret(_fill(text, parts))
 
 
 def _name_openly(text: str, trail: Trail) -> None:
-    """What stands in the open in the file, but for addresses, which may have a login in them."""
-    if trail[0] not in {*_ADDRESSES, "ledger"} and not _stays_hidden(trail):
+    """Let this text be shown, as the file has it openly; except addresses, which may hold a login."""
+    if trail[0] not in {*_ADDRESSES, "ledger"} and not _is_hidden(trail):
         name_openly(text)
 
 
 def _remember_parts(text: str, parts: list[str], trail: Trail) -> None:
-    """What references bring into an address: libraries quote parts of one."""
+    """Mask each part that a reference brought into an address: libraries quote parts of addresses."""
     if trail[0] in _ADDRESSES and not _is_reference(text):
         for part in parts:
             remember(part)
@@ -119,8 +119,8 @@ def _is_secret_field(trail: Trail) -> bool:
             return False
 
 
-def _stays_hidden(trail: Trail) -> bool:
-    """Names, numbers and patterns stay readable: masking them would blacken every message."""
+def _is_hidden(trail: Trail) -> bool:
+    """Whether a value from a reference is masked here; names, numbers and patterns stay readable."""
     match trail:
         case ("connections", _, "options", option, *_):
             return str(option).lower() not in _OPEN_OPTIONS
@@ -134,23 +134,23 @@ def _stays_hidden(trail: Trail) -> bool:
             return False
 
 
-def _part(match: re.Match[str], base: Path) -> str:
+def _read_part(match: re.Match[str], base: Path) -> str:
     if match["escape"]:
         return "${"
     if match["unclosed"]:
         raise Complaint("a `${` is not closed", hint=f"{_FORMS}; `$${{` stands for the text `${{`")
     kind, colon, name = match["inside"].partition(":")
     if kind == "env" and _ENV_NAME.fullmatch(name):
-        return _from_environment(name)
+        return _read_environment(name)
     if kind == "file" and name:
-        return _from_file(name, base)
+        return _read_file(name, base)
     if kind in {"env", "file"} and colon:
         raise Complaint(f"{quoted(match[0])} does not name anything", hint=_FORMS)
     right = f"write `${{env:{kind}}}`" if not colon and _ENV_NAME.fullmatch(kind) else _FORMS
     raise Complaint(f"{quoted(match[0])} is not a reference that is read here", hint=right)
 
 
-def _from_environment(name: str) -> str:
+def _read_environment(name: str) -> str:
     if name not in os.environ:
         raise Complaint(f"the environment variable {name} is not set", hint=f"set it: `export {name}=…`")
     try:
@@ -162,9 +162,9 @@ def _from_environment(name: str) -> str:
     raise Complaint(f"the environment variable {name} is not UTF-8")
 
 
-def _from_file(name: str, base: Path) -> str:
+def _read_file(name: str, base: Path) -> str:
     path = base / Path(name).expanduser() if name.startswith("~/") else base / name
-    data, reason = _file_bytes(path)
+    data, reason = _read_bytes(path)
     if reason:
         del data
         raise Complaint(
@@ -174,7 +174,7 @@ def _from_file(name: str, base: Path) -> str:
     return data.decode().removesuffix("\n").removesuffix("\r")
 
 
-def _file_bytes(path: Path) -> tuple[bytes, str | None]:
+def _read_bytes(path: Path) -> tuple[bytes, str | None]:
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -191,8 +191,11 @@ def _fill(text: str, parts: list[str]) -> str:
     return _TOKEN.sub(lambda _: next(remaining), text)
 
 
-def _ledger(text: str, parts: list[str]) -> str | Secret:
-    """A login's parts are percent-encoded, so that any password fits; a path to files is no secret."""
+def _fill_ledger_address(text: str, parts: list[str]) -> str | Secret:
+    """The ledger's address with its references filled in, percent-encoded in the login to allow any password.
+
+    A Secret, unless it is an address of files without a login.
+    """
     matches = list(_TOKEN.finditer(text))
     encoded = []
     for match, part in zip(matches, parts, strict=True):

@@ -1,4 +1,4 @@
-"""`spark:` → the settings of the Spark session."""
+"""Turns the block `spark:` into the settings of the Spark session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.model.spec import SparkSettings
 
 
 def make_spark(check: Check, tree: dict[str, Any]) -> SparkSettings:
-    """`tree`: the whole file's."""
+    """The settings of the Spark session. `tree` has the values of the whole file."""
     keys = check.keys(SparkKeys, tree["spark"], ("spark",)) if isinstance(tree.get("spark"), dict) else None
     if keys is None:
         return SparkSettings()

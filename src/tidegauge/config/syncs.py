@@ -1,4 +1,4 @@
-"""The entries of `sync:` → what is moved from where to where."""
+"""Turns the entries of `sync:` into syncs: what is moved from where to where."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _NEED_CURSOR = (
 def make_syncs(
     check: Check, written: Any, connections: Connections, schedule: FlowSchedule | None = None
 ) -> list[Sync]:
-    """`schedule`: of those that have none of their own."""
+    """The syncs of the file. `schedule` is for those that have none of their own."""
     found = [
-        _sync(check, body, ("sync", index), connections, schedule)
+        _make_sync(check, body, ("sync", index), connections, schedule)
         for index, body in enumerate(written if isinstance(written, list) else ())
     ]
     return [sync for sync in found if sync is not None]
 
 
-def _sync(
+def _make_sync(
     check: Check, body: Any, trail: Trail, connections: Connections, schedule: FlowSchedule | None
 ) -> Sync | None:
     if not isinstance(body, dict):
@@ -66,9 +66,9 @@ def _sync(
         return None
     ends = find_ends(check, keys, trail, connections)
     given = _merge_overrides(keys, tables, overrides, trail)
-    expected = _expectations(check, given, trail)
+    expected = _make_sync_expectations(check, given, trail)
     made = {
-        where: replace(_table_options(check, values, where, ends), expect=expected[where])
+        where: replace(_make_table_options(check, values, where, ends), expect=expected[where])
         for where, values in given.items()
     }
     options = made[trail]
@@ -96,10 +96,10 @@ def _sync(
     )
 
 
-def _expectations(
+def _make_sync_expectations(
     check: Check, given: Mapping[Trail, Mapping[str, Any]], sync: Trail
 ) -> dict[Trail, tuple[Expectation, ...]]:
-    """Of the sync and of each override, which has the sync's where it says nothing of its own."""
+    """The expectations of the sync and of each override; an override without `expect` has the sync's."""
     made: dict[Trail, tuple[Expectation, ...]] = {}
     for where, values in given.items():
         if "expect" not in values:
@@ -125,8 +125,8 @@ def _looked_up(place: Mapping[str, Any], trail: Trail) -> TableRef:  # noqa: ARG
 def _merge_overrides(
     keys: SyncKeys, tables: Mapping[str, TableKeys | None], overrides: Mapping[str, Any], trail: Trail
 ) -> dict[Trail, dict[str, Any]]:
-    """What the user wrote for the sync, and for each override on top of that, by where it stands. A key that
-    an override sets to null counts as not written."""
+    """The keys that the user wrote, by trail: those of the sync, and for each override the sync's keys with
+    its own on top. A key that an override sets to null counts as not written."""
     given: dict[Trail, dict[str, Any]] = {trail: _given(keys)}
     for pattern, part in tables.items():
         if part is not None:
@@ -140,11 +140,13 @@ def _merge_overrides(
 
 
 def _given(keys: TableKeys) -> dict[str, Any]:
-    """What the user wrote of the keys that belong to a table."""
+    """The keys of a table that the user wrote, with their values."""
     return {name: getattr(keys, name) for name in TableKeys.model_fields if name in keys.model_fields_set}
 
 
-def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: SyncEnds | None) -> TableOptions:
+def _make_table_options(
+    check: Check, given: dict[str, Any], trail: Trail, ends: SyncEnds | None
+) -> TableOptions:
     keys = TableKeys.model_construct(**given)
     options = TableOptions(
         cursor=keys.cursor.column if keys.cursor else "",
@@ -156,7 +158,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         lookback=keys.lookback,
         initial=keys.initial,
         batch_rows=keys.batch_rows,
-        # One statement reads a window inside the database.
+        # Inside the database one statement reads the whole window.
         parallel=1 if keys.execute == Execute.DATABASE else keys.parallel,
         null_cursor=NullCursor(keys.null_cursor),
         ignore_transactions_after=keys.open_transactions,
@@ -165,7 +167,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
         mask=tuple(
             replace(one, place=_place(check, trail, "mask", one.pattern, at_key=True)) for one in keys.mask
         ),
-        where=_where(check, keys.where, trail, ends),
+        where=_make_row_filter(check, keys.where, trail, ends),
         zero_dates=keys.zero_dates,
         rename=keys.rename,
         mode=Mode(keys.mode),
@@ -186,7 +188,7 @@ def _table_options(check: Check, given: dict[str, Any], trail: Trail, ends: Sync
     return options
 
 
-def _where(check: Check, text: str | None, trail: Trail, ends: SyncEnds | None) -> RowFilter | None:
+def _make_row_filter(check: Check, text: str | None, trail: Trail, ends: SyncEnds | None) -> RowFilter | None:
     if text is None:
         return None
     if ends is not None:
@@ -196,7 +198,7 @@ def _where(check: Check, text: str | None, trail: Trail, ends: SyncEnds | None) 
 
 
 def _place(check: Check, trail: Trail, *key: str, at_key: bool = False) -> Place:
-    """Of what an override says, or else of what it has from its sync."""
+    """The place of a key in the override or, if it is not there, in the sync."""
     found = check.first_written((*trail, *key), (*trail[:2], *key))
     return check.document.key_place(found) if at_key else check.document.place(found)
 
@@ -205,7 +207,7 @@ def _refuse_conflicts(
     check: Check, options: TableOptions, ends: SyncEnds, written: frozenset[str], *, where: Trail, sync: Trail
 ) -> None:
     for conflict in conflicts(options, ends, written):
-        # Where it stands in the file: what the override says itself comes before what it has from its sync.
+        # A key in the override itself is a better place for the error than one it has from the sync.
         places = [(*trail, key) for trail in (where, sync) for key in conflict.keys]
         found = next((trail for trail in places if trail in check.document.values), where)
         check.add(conflict.message, found, hint=conflict.hint, at_key=True)

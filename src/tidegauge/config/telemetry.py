@@ -1,4 +1,4 @@
-"""The blocks `alerts:`, `metrics:` and `lineage:`: who is told, and where numbers and lineage go."""
+"""The blocks `alerts:`, `metrics:` and `lineage:`: who gets alerts, and where metrics and lineage go."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tidegauge.model.telemetry import LineageSettings, MetricsSettings, Telemetr
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.+")
 _OPEN_SCHEMES = frozenset({"json", "jsons", "xml", "xmls", "form", "forms"})
-"""Web hooks whose address need not be a secret."""
+"""Schemes of web hooks, whose addresses may be plain text in the file."""
 _REFERENCE = 'write `"${env:NAME}"` or `"${file:PATH}"`'
 _TOKEN_LENGTH = 8
 _TOKEN = re.compile(r"\d[^.:]*[A-Za-z]|[A-Za-z][^.:]*\d|[a-z][A-Z]|\w[-_]\w")
-"""Letters and digits together, and no address of a host."""
+"""What a token looks like: letters mixed with digits, `aB`, or a `-` or `_` inside a word."""
 
 
-def _kinds(value: Any) -> tuple[AlertKind, ...]:
+def _parse_kinds(value: Any) -> tuple[AlertKind, ...]:
     parse = values.choice(AlertKind)
     found = []
     for index, word in enumerate(values.some_texts(value)):
@@ -39,8 +39,8 @@ def _kinds(value: Any) -> tuple[AlertKind, ...]:
     return tuple(found)
 
 
-def _web_address(value: Any) -> Secret:
-    """A Secret from here on, wherever it came from: a login may stand in it."""
+def _parse_web_address(value: Any) -> Secret:
+    """The address as a Secret, even if it was plain text in the file: it may hold a login."""
     url = values.text(value)
     message = "this must be the address of a web server"
     try:
@@ -57,7 +57,8 @@ def _web_address(value: Any) -> Secret:
 
 class AlertKeys(Keys):
     on: Annotated[
-        tuple[AlertKind, ...], Form(_kinds, "`failed`, `stuck`, `late`, `regressed`, `recovered`, or a list")
+        tuple[AlertKind, ...],
+        Form(_parse_kinds, "`failed`, `stuck`, `late`, `regressed`, `recovered`, or a list"),
     ] = Field(
         default=tuple(AlertKind),
         description="What is told. `recovered`, the end of an incident that was told, goes with the others: "
@@ -77,7 +78,7 @@ class AlertKeys(Keys):
 
 
 class MetricsKeys(Keys):
-    push: Annotated[Secret | None, Form(_web_address, "`http://HOST:PORT`"), Unless("no push")] = Field(
+    push: Annotated[Secret | None, Form(_parse_web_address, "`http://HOST:PORT`"), Unless("no push")] = Field(
         default=None, description="A Pushgateway, which gets the numbers at the end of every run."
     )
     port: Port = Field(default=9108, description="Where `tidegauge metrics --serve` answers, on 127.0.0.1.")
@@ -86,9 +87,9 @@ class MetricsKeys(Keys):
 class LineageKeys(Keys):
     later: ClassVar[dict[str, str]] = {}
 
-    url: Annotated[Secret | None, Form(_web_address, "`http://HOST:PORT`"), Unless("this or `file`")] = Field(
-        default=None, description="A server that takes OpenLineage events; `/api/v1/lineage` is added."
-    )
+    url: Annotated[
+        Secret | None, Form(_parse_web_address, "`http://HOST:PORT`"), Unless("this or `file`")
+    ] = Field(default=None, description="A server that takes OpenLineage events; `/api/v1/lineage` is added.")
     file: Annotated[MaybeText, Unless("this or `url`")] = Field(
         default=None, description="A file that the events are added to, one a line."
     )
@@ -102,13 +103,13 @@ class LineageKeys(Keys):
 
 def make_telemetry(check: Check, tree: dict[str, Any]) -> Telemetry:
     return Telemetry(
-        _alerts(check, tree.get("alerts")),
-        _metrics(check, tree.get("metrics")),
-        _lineage(check, tree.get("lineage")),
+        _make_alerts(check, tree.get("alerts")),
+        _make_metrics(check, tree.get("metrics")),
+        _make_lineage(check, tree.get("lineage")),
     )
 
 
-def _alerts(check: Check, written: Any) -> AlertSettings | None:
+def _make_alerts(check: Check, written: Any) -> AlertSettings | None:
     if not isinstance(written, dict):
         return None
     keys = check.keys(AlertKeys, written, ("alerts",))
@@ -121,7 +122,7 @@ def _alerts(check: Check, written: Any) -> AlertSettings | None:
     found: list[AlertChannel] = []
     for index, value in enumerate(listed):
         place: Trail = (*trail, index) if isinstance(keys.to, list) else trail
-        url = check.attempt(lambda value=value: _channel_address(value), place)  # type: ignore[misc]
+        url = check.attempt(lambda value=value: _parse_channel_address(value), place)  # type: ignore[misc]
         if url is not None:
             found.append(AlertChannel(_name(url, found), url))
             if found[-1].url in [one.url for one in found[:-1]]:
@@ -129,12 +130,12 @@ def _alerts(check: Check, written: Any) -> AlertSettings | None:
     return AlertSettings(keys.on, tuple(found), keys.after, keys.remind)
 
 
-def _metrics(check: Check, written: Any) -> MetricsSettings | None:
+def _make_metrics(check: Check, written: Any) -> MetricsSettings | None:
     keys = check.keys(MetricsKeys, written, ("metrics",)) if isinstance(written, dict) else None
     return MetricsSettings(keys.push, keys.port) if keys is not None else None
 
 
-def _lineage(check: Check, written: Any) -> LineageSettings | None:
+def _make_lineage(check: Check, written: Any) -> LineageSettings | None:
     keys = check.keys(LineageKeys, written, ("lineage",)) if isinstance(written, dict) else None
     if keys is None:
         return None
@@ -148,8 +149,8 @@ def _lineage(check: Check, written: Any) -> LineageSettings | None:
     return LineageSettings(keys.url, file, keys.api_key, keys.namespace)
 
 
-def _channel_address(value: Any) -> Secret:
-    """Never quoted in what is said of it."""
+def _parse_channel_address(value: Any) -> Secret:
+    """The address of an alert channel as a Secret. No Complaint about it quotes it."""
     form = "write it as Apprise has it, such as `json://HOST:PORT/PATH`"
     url = values.text(value)
     match = _SCHEME.fullmatch(url)
@@ -166,10 +167,10 @@ def _channel_address(value: Any) -> Secret:
 
 
 def hide_address(url: str) -> Secret:
-    """The address as a Secret; what looks like a token in it is hidden by itself too.
+    """The address as a Secret. Its password and the parts that look like tokens are masked by themselves too.
 
-    Libraries quote parts of an address in their errors. Words such as `services` stay readable: hiding them
-    would blacken every message.
+    Libraries quote parts of an address in their errors. Common words such as `services` are not masked, or
+    they would be masked in every message.
     """
     authority, *parts = re.split(r"[/?&=#]", url.partition("://")[2])
     login, _, place = authority.rpartition("@")

@@ -1,4 +1,4 @@
-"""Single values: text as the user wrote it → what it means, or a complaint that says what was expected."""
+"""Parses single values: each function takes the user's text, and returns its meaning or raises Complaint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text(value: Any) -> str:
     if isinstance(value, Secret):
         value = value.reveal()
     if not isinstance(value, str):
-        raise Complaint(f"this must be text, not {_kind(value)}")
+        raise Complaint(f"this must be text, not {_describe_kind(value)}")
     if not value.strip():
         raise Complaint("this must not be empty")
     if _CONTROL.search(value):
@@ -44,7 +44,9 @@ def text(value: Any) -> str:
 
 def secret(value: Any) -> Secret:
     if not isinstance(value, Secret):
-        raise Complaint(f"this must be a reference, not {_kind(value)}", hint='write `"${env:NAME}"`')
+        raise Complaint(
+            f"this must be a reference, not {_describe_kind(value)}", hint='write `"${env:NAME}"`'
+        )
     return value
 
 
@@ -53,7 +55,7 @@ def texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (text(value),)
     if not isinstance(value, list):
-        raise Complaint(f"this must be text or a list of texts, not {_kind(value)}")
+        raise Complaint(f"this must be text or a list of texts, not {_describe_kind(value)}")
     found = []
     for index, item in enumerate(value):
         try:
@@ -114,7 +116,7 @@ def duration(least: timedelta = timedelta(0)) -> Callable[[Any], timedelta]:
 def choice(
     words: Iterable[str], *, later: Iterable[str] = (), why: str | None = None
 ) -> Callable[[Any], str]:
-    """One of `words`; those of `later` are known, and refused with the reason."""
+    """A parser that allows only `words`; those of `later` are refused as not supported by this version."""
     valid, refused = tuple(words), frozenset(later)
 
     def parse(value: Any) -> str:
@@ -140,7 +142,7 @@ def share(value: Any) -> float:
     percent = _PERCENT.fullmatch(written)
     if not percent and not _SHARE.fullmatch(written):
         raise Complaint(f"{quoted(written)} is not a share", hint="write it as `30%`, or as `0.3`")
-    # Read as one decimal number, so that `30%` is exactly the 0.3 that the default is.
+    # Read as one decimal number, so that `30%` is exactly equal to the default, 0.3.
     found = float(Decimal(percent[1]).scaleb(-2)) if percent else float(written)
     if found > 1:
         raise Complaint(f"this must be a share from 0% to 100%, not {written}")
@@ -148,7 +150,7 @@ def share(value: Any) -> float:
 
 
 def check_iam_role(value: Any) -> str:
-    """One role, or a chain of them; nothing that could end the text early inside a COPY."""
+    """One role, or a chain of roles. Refuses characters that could end the quoted text inside a COPY."""
     roles = text(value)
     if not all(_ROLES.fullmatch(role) for role in re.split(r",(?=arn:)", roles)):
         raise Complaint(
@@ -158,7 +160,7 @@ def check_iam_role(value: Any) -> str:
 
 
 def check_account(value: Any) -> str:
-    """Becomes part of a host name, so it may hold nothing that could end one early."""
+    """An account identifier. It becomes part of a host name, so characters that could end one are refused."""
     account = text(value)
     if not _ACCOUNT.fullmatch(account) or account.casefold().endswith(".snowflakecomputing.com"):
         raise Complaint(
@@ -169,7 +171,7 @@ def check_account(value: Any) -> str:
 
 
 def check_host(value: Any) -> str:
-    """A host name or an IP address and nothing that could end it early inside a URL."""
+    """A host name or an IP address. Refuses characters that could end it early inside a URL."""
     host = text(value)
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if "%" not in bare:
@@ -231,7 +233,7 @@ def template(value: Any) -> str:
 
 
 def local_path(written: str, base: Path) -> str:
-    """An absolute local path, from a path or a `file:` address; relative ones begin at `base`."""
+    """An absolute local path, from a path or a `file:` address; a relative one is relative to `base`."""
     rest = written
     if written.startswith("file:"):
         rest = written.removeprefix("file:")
@@ -277,7 +279,7 @@ def lake_path(written: str, base: Path) -> str:
     return f"s3a://{bucket}/{prefix}" if prefix else f"s3a://{bucket}"
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     if value is None:
         return "null"
     kinds: dict[type[Any], str] = {dict: "a mapping", list: "a list", str: "text"}

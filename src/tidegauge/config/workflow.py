@@ -1,4 +1,4 @@
-"""The block `workflow:` → tasks for somebody else's scheduler."""
+"""Turns the block `workflow:` into tasks for another scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 _ADDRESS = re.compile(r"[^\s@,;<>\"']+@[^\s@,;<>\"']+")
 
 
-def _email(value: Any) -> tuple[str, ...]:
+def _parse_email(value: Any) -> tuple[str, ...]:
     found = values.texts(value)
     for index, address in enumerate(found):
         if not _ADDRESS.fullmatch(address):
@@ -43,7 +43,7 @@ class WorkflowKeys(Keys):
     timezone: Annotated[str, Form(parse_timezone, "time zone, such as `Europe/Berlin`")] = Field(
         default="UTC", description="What the schedule's hours are hours of."
     )
-    email: Annotated[tuple[str, ...], Form(_email, "mail address or list"), Unless("nobody")] = Field(
+    email: Annotated[tuple[str, ...], Form(_parse_email, "mail address or list"), Unless("nobody")] = Field(
         default=(), description="Who is told when it fails."
     )
     at: Annotated[MaybeText, Unless("where it is here")] = Field(
@@ -81,7 +81,9 @@ def make_workflow(check: Check, written: Any) -> Workflow | None:
         return None
     keys = check.keys(WorkflowKeys, written, ("workflow",))
     bodies = written.get("tasks")
-    tasks = [_task(check, name, body) for name, body in bodies.items()] if isinstance(bodies, dict) else []
+    tasks = (
+        [_make_task(check, name, body) for name, body in bodies.items()] if isinstance(bodies, dict) else []
+    )
     made = tuple(task for task in tasks if task is not None)
     if len(made) == len(tasks):
         _check_order(check, made)
@@ -97,19 +99,19 @@ def override_workflow(
     timezone: str | None = None,
     email: Sequence[str] | None = None,
 ) -> Workflow:
-    """With what the command line says instead. Raises ConfigError for what the file could not say either."""
+    """The workflow with these values in place of the file's. Raises ConfigError for wrong ones."""
     try:
         return replace(
             workflow,
             schedule=workflow.schedule if schedule is None else parse_cron_key(schedule),
             timezone=workflow.timezone if timezone is None else parse_timezone(timezone),
-            email=_email(list(email)) if email else workflow.email,
+            email=_parse_email(list(email)) if email else workflow.email,
         )
     except Complaint as complaint:
         raise ConfigError(complaint.message, hint=complaint.hint) from None
 
 
-def _task(check: Check, name: str, body: Any) -> Task | None:
+def _make_task(check: Check, name: str, body: Any) -> Task | None:
     trail = ("workflow", "tasks", name)
     if not _NAME.fullmatch(name):
         check.add(
@@ -133,7 +135,10 @@ def _task(check: Check, name: str, body: Any) -> Task | None:
 
 
 def _check_order(check: Check, tasks: tuple[Task, ...]) -> None:
-    """No scheduler's own check can be relied on for a task that is not there, or a circle."""
+    """Note a problem for a dependency on a task that is not there, and for a circle.
+
+    The schedulers cannot be relied on to find either.
+    """
     names = [task.name for task in tasks]
     dangling = False
     for task in tasks:

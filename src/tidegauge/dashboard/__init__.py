@@ -1,4 +1,4 @@
 """The ledger as web pages: what each page shows, as frozen values, and the templates that render them.
 
-May use everything but the command line and the demo; importing `tidegauge` leaves it, and FastAPI, alone.
+May use everything but the command line and the demo; `import tidegauge` imports neither it nor FastAPI.
 """

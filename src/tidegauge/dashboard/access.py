@@ -1,4 +1,4 @@
-"""Who may see the pages: asked before anything else is done with a request."""
+"""Who may see the pages; checked before anything else is done with a request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COOKIE = "tidegauge"
 LOGIN = "/login"
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _OPEN = ("/static/", "/favicon.ico", LOGIN)
-"""Paths that show nothing of the ledger."""
+"""Paths that need no user, as they show nothing of the ledger."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
     " frame-ancestors 'none'; object-src 'none'",
@@ -38,16 +38,16 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Access:
-    """What is asked of a viewer."""
+    """What a viewer needs to see the pages. Raises ConfigError if everybody on the network could see them."""
 
     host: str = "127.0.0.1"
     token: Secret | None = None
     user_header: str | None = None
-    """The header in which a reverse proxy names the user; it is taken at its word."""
+    """The header in which a reverse proxy names the user; it is trusted."""
     hosts: frozenset[str] = field(default_factory=frozenset)
-    """Names that the server goes by, besides those of this machine alone."""
+    """Host names that the server answers to, besides `localhost` and its like."""
     users: Mapping[str, Secret] = field(default_factory=dict)
-    """Tokens of people, by name, besides the one that has no name."""
+    """Tokens by user name, besides the token without a name."""
 
     def __post_init__(self) -> None:
         if not self.local and not self.asks_token and self.user_header is None:
@@ -59,7 +59,7 @@ class Access:
 
     @property
     def local(self) -> bool:
-        """Only this machine reaches it."""
+        """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
     @property
@@ -67,8 +67,8 @@ class Access:
         return self.token is not None or bool(self.users)
 
     def session_of(self, word: str) -> str | None:
-        """What a browser keeps instead of this token; None: it is none."""
-        found = next((token for token in self._tokens.values() if _same(word, token.reveal())), None)
+        """The cookie value that stands for this token; None if no such token exists."""
+        found = next((token for token in self._tokens.values() if _is_same(word, token.reveal())), None)
         return None if found is None else _session(found)
 
     @property
@@ -76,14 +76,14 @@ class Access:
         return {**({"token": self.token} if self.token is not None else {}), **self.users}
 
     def allows_host(self, host: str) -> bool:
-        """A page of somebody else's, whose name leads to this machine, is not to be answered."""
+        """Whether the server answers to this host name. Others are refused, against DNS rebinding."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if name in self.hosts or name.casefold() in _LOCAL_NAMES:
             return True
         return not self.local and not self.hosts
 
     def find_user(self, headers: dict[str, str]) -> str | None:
-        """The viewer's name; empty where nobody is asked for one, None where the viewer has to say more."""
+        """The user's name; empty if no name is needed, None if the request has no valid token or header."""
         if self.user_header is not None:
             return headers.get(self.user_header.lower()) or None
         if not self.asks_token:
@@ -93,7 +93,7 @@ class Access:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         kept = cookie.value if cookie is not None else ""
         for name, token in self._tokens.items():
-            if _same(bearer, token.reveal()) or _same(kept, _session(token)):
+            if _is_same(bearer, token.reveal()) or _is_same(kept, _session(token)):
                 return name
         return None
 
@@ -111,14 +111,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _same(one: str, other: str) -> bool:
-    """In the same time, wherever they differ."""
+def _is_same(one: str, other: str) -> bool:
+    """Compare in constant time, so that nobody can guess a token by measuring."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
 class Gate:
-    """Before the application: checks host and viewer, takes the prefix off the path, and gives every answer
-    its headers."""
+    """Middleware before the application: checks host and user, takes the prefix off the path, and adds the
+    security headers to every response."""
 
     def __init__(self, app: Application, *, access: Access, root: str) -> None:
         self._app = app
@@ -136,7 +136,7 @@ class Gate:
         if not self._access.allows_host(headers.get("host", "")):
             await _refuse(answer, 421, "this server does not go by that name; see --allow-host")
             return
-        # Some proxies leave the prefix in the path, others take it off.
+        # Some proxies leave the prefix in the path, others remove it.
         path = scope["path"].removeprefix(self._root) or "/"
         scope = {**scope, "path": path, "raw_path": path.encode()}
         user = self._access.find_user(headers)
@@ -147,7 +147,7 @@ class Gate:
         await self._app(scope, receive, answer)
 
     async def _ask(self, answer: Send, headers: dict[str, str]) -> None:
-        """A browser is shown where to give the token; anybody else is told."""
+        """Redirect a browser to the login page; answer 401 to anything else."""
         if self._access.asks_token and "text/html" in headers.get("accept", ""):
             await _refuse(answer, 303, "", {b"location": f"{self._root}{LOGIN}".encode()})
             return

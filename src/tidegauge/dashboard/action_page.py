@@ -1,4 +1,4 @@
-"""What a page says before an operator acts on a flow, and whether it may be acted on now."""
+"""The pages of an action: what it would do to a flow, why it cannot be done now, and how it went."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ActionPage:
     at: datetime
     request: ActionRequest
     word: str
-    """The flow's state, for people."""
+    """The flow's state in one word."""
     will: str
-    """What would happen, in a sentence."""
+    """A sentence that says what the action would do."""
     refused: str
-    """Why it cannot be done now; empty: it can."""
+    """Why the action cannot be done now; empty if it can."""
     stand: str
-    """Names where the flow stands, so that who agrees agrees to what he saw."""
+    """Identifies where the flow stands, so that an action is refused if the flow has moved since."""
 
     @property
     def title(self) -> str:
@@ -42,7 +42,7 @@ class ActionPage:
 
 @dataclass(frozen=True)
 class OutcomePage:
-    """How an action goes, or went; a preview with what it found."""
+    """An action under way or ended; for a preview, with what it found."""
 
     action: ActionProcess
     at: datetime
@@ -53,7 +53,7 @@ class OutcomePage:
 
     @property
     def preview(self) -> ActionProcess | None:
-        """The one to agree to: its own, or what would happen now that the flow has moved."""
+        """The preview that the user can agree to: this one, or a new one made because the flow has moved."""
         return self.action if self.action.preview else self.action.again
 
     @property
@@ -62,13 +62,13 @@ class OutcomePage:
 
     @property
     def agreed(self) -> bool:
-        """There is something to agree to."""
+        """Whether there is a preview that the user can agree to."""
         preview = self.preview
         return bool(preview and preview.code == 0 and preview.flows and preview.document.get("preview"))
 
 
 def make_action_page(snapshots: FleetSnapshots, request: ActionRequest) -> ActionPage | None:
-    """None: the project has no such flow in its ledger."""
+    """The page of this request; None if the project has no such flow in its ledger."""
     pipeline = snapshots.project.pipeline
     found = make_flow_page(snapshots, pipeline, request.flow)
     if found is None:
@@ -89,7 +89,7 @@ def name_stand(stand: Stand, suspended: str) -> str:
 
 
 def find_refusal(page: FlowPage, kind: ActionKind) -> str:
-    """Why the flow cannot be acted on as it is now; empty: it can."""
+    """Why this action cannot be done on the flow as it is now; empty if it can."""
     if kind.changes and page.held:
         owner = page.status.owner
         who = f"{owner.actor}, process {owner.pid}," if owner else "A runner"
@@ -105,6 +105,7 @@ def find_refusal(page: FlowPage, kind: ActionKind) -> str:
 
 
 def _tell(page: FlowPage, kind: ActionKind) -> str:
+    """A sentence that says what the action would do to the flow."""
     match kind:
         case ActionKind.RETRY:
             covers = page.plan.covers if page.plan else "nothing"

@@ -1,6 +1,6 @@
-"""Actions under way: each is the command in a process of its own, which outlives the server.
+"""Actions under way: each is a command in a process of its own, which outlives the server.
 
-A server that is killed leaves what a killed command leaves, because it is no part of what is done.
+The server only starts and watches the command, so killing the server does not harm the action.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from tidegauge.model.spec import Project
 
 _AT_ONCE, _KEPT = 4, 100
 _TAIL = 32_000
-"""Bytes of what a command said that are shown."""
+"""How many bytes are shown of what a command wrote to stderr."""
 _PREVIEW_SECONDS = 300
 _MOVED = "WrongState"
 
 
 @dataclass
 class ActionProcess:
-    """One action, from its start on."""
+    """An action that was started, and its outcome once it has ended."""
 
     id: str
     request: ActionRequest
     actor: str
     preview: bool
-    """It only asks what would happen."""
+    """Whether this is a dry run."""
     began: datetime
     out: IO[bytes] = field(repr=False)
     err: IO[bytes] = field(repr=False)
     code: int | None = None
-    """Its exit code; None while it runs."""
+    """The command's exit code; None while it runs."""
     ended: datetime | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
-    """What it printed as JSON."""
+    """The JSON that the command printed; empty while it runs."""
     again: ActionProcess | None = None
-    """What would happen now, where the flow had moved."""
+    """A new preview, started if the flow had moved since the one that the user agreed to."""
     done: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -57,32 +57,32 @@ class ActionProcess:
 
     @property
     def moved(self) -> bool:
-        """It was refused because something else would have happened than was shown."""
+        """Whether the command refused because something else would have happened than was shown."""
         errors = [self.document.get("error"), *(one.get("error") for one in self.flows)]
         return self.code not in (None, 0) and any(one and one.get("type") == _MOVED for one in errors)
 
     @property
     def error(self) -> Mapping[str, Any] | None:
-        """Why the command did nothing at all."""
+        """The error of the command as a whole, if it had one."""
         found = self.document.get("error")
         return found if isinstance(found, Mapping) else None
 
     @property
     def flows(self) -> list[Mapping[str, Any]]:
-        """What became of each flow, or of each table that was compared."""
+        """The results for each flow, or for each table that was compared."""
         found = self.document.get("flows") or self.document.get("tables") or []
         return [one for one in found if isinstance(one, Mapping)]
 
     @property
     def said(self) -> str:
-        """The end of what it wrote for people."""
+        """The end of what the command wrote to stderr, masked."""
         size = os.fstat(self.err.fileno()).st_size
         text = os.pread(self.err.fileno(), _TAIL, max(0, size - _TAIL)).decode("utf-8", "replace")
         return mask(text.strip())
 
 
 class ActionProcesses:
-    """Those that this server has started, for many threads."""
+    """The actions that this server has started. Safe to use from many threads."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -90,7 +90,7 @@ class ActionProcesses:
         self._kept: dict[str, ActionProcess] = {}
 
     def start(self, request: ActionRequest, actor: str, *, preview: bool = False) -> ActionProcess:
-        """Raises ConfigError where too much is under way already."""
+        """Start the command. Raises ConfigError if the flow has an action under way, or too many are."""
         with self._lock:
             running = [one for one in self._kept.values() if one.running]
             rival = next((one for one in running if self._is_rival(one, request, preview)), None)
@@ -113,14 +113,14 @@ class ActionProcesses:
         return self._kept.get(name)
 
     def of_flow(self, flow: str) -> list[ActionProcess]:
-        """Newest first; previews are left out."""
+        """The actions on this flow, newest first, without previews."""
         with self._lock:
             return [
                 one for one in reversed(self._kept.values()) if one.request.flow == flow and not one.preview
             ]
 
     def pulse(self) -> object:
-        """Differs as soon as a page about them would."""
+        """A value that changes whenever a page about actions would change."""
         with self._lock:
             return tuple(
                 (one.id, one.code, one.again and one.again.code, os.fstat(one.err.fileno()).st_size)
@@ -144,7 +144,7 @@ class ActionProcesses:
             stdout=out,
             stderr=err,
             env={**environment, ACTOR: actor},
-            # What stops the server is not meant for it.
+            # A Ctrl-C that stops the server must not reach the command.
             start_new_session=True,
         )
         made = ActionProcess(secrets.token_hex(8), request, actor, preview, datetime.now(UTC), out, err)
@@ -170,7 +170,7 @@ class ActionProcesses:
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    """What a command printed; one that was killed has printed nothing."""
+    """The JSON object that a command printed; empty if it printed none, as when it was killed."""
     try:
         found = json.loads(text)
     except ValueError:

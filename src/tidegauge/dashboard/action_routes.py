@@ -1,4 +1,4 @@
-"""The addresses by which an operator acts; they are there only where the server was told to allow it."""
+"""The routes by which an operator acts on flows; the server has them only with --allow-actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegauge.dashboard.shower import Shower
 from tidegauge.errors import ConfigError
 
 _PATIENCE = 5.0
-"""Seconds that an answer waits for an action to end; most have ended by then."""
+"""Seconds that a response waits for the action to end, as most do by then."""
 _MOVED = "It has moved since this page was shown. Nothing was done; this is how it stands now."
 
 
@@ -54,7 +54,7 @@ class _ActionDesk:
         return page if isinstance(page, Response) else self._page(request, "act.html", page, notice="")
 
     def act(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Start it, if the page that was agreed to still holds."""
+        """Start the action, unless it is refused, or the flow has moved since the page that the user saw."""
         page = self._find_page(request, form)
         if isinstance(page, Response):
             return page
@@ -82,7 +82,7 @@ class _ActionDesk:
         return self._page(request, "action.html", OutcomePage(found, datetime.now(UTC)))
 
     def _find_page(self, request: Request, form: Mapping[str, str]) -> ActionPage | Response:
-        """What is asked for, or why it cannot be understood."""
+        """The page of the action that is asked for, or an error response."""
         try:
             asked = ActionRequest.read(form)
         except ConfigError as error:

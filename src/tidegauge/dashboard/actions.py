@@ -1,4 +1,4 @@
-"""What an operator can ask for on a page, and the command that does it: nothing is done here itself."""
+"""The actions that an operator can ask for on a page, and the command line that does each."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ActionKind(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """It changes the watermark: a preview comes first, and the command is told which."""
+        """Whether it changes the watermark, so that a preview comes first, which the command must match."""
         return self in (ActionKind.SET, ActionKind.RESET)
 
     @property
     def changes(self) -> bool:
-        """It needs a reason, and a flow that no runner holds."""
+        """Whether it needs a reason, and a flow that no runner holds."""
         return self is not ActionKind.VERIFY
 
 
@@ -39,11 +39,11 @@ class ActionRequest:
     position: str = ""
     force: bool = False
     seen: str = ""
-    """Names what was shown before somebody agreed: the preview, or where the flow stood."""
+    """Identifies what the user saw before agreeing: the preview, or where the flow stood."""
 
     @classmethod
     def read(cls, form: Mapping[str, str]) -> ActionRequest:
-        """Raises ConfigError for a kind of action that there is not."""
+        """The request that a form holds. Raises ConfigError for an unknown kind of action."""
         try:
             kind = ActionKind(form.get("do", ""))
         except ValueError:
@@ -61,7 +61,7 @@ class ActionRequest:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What a form hands on."""
+        """The hidden fields of a form that asks for this action again."""
         found = {"do": self.kind.value, "name": self.flow, **self._target}
         return {name: text for name, text in found.items() if text}
 
@@ -74,8 +74,8 @@ class ActionRequest:
         return {"timestamp": self.timestamp, "position": self.position}
 
     def to_words(self, *, preview: bool = False) -> list[str]:
-        """The command, without the project. Each value is in one word with its option: a name may begin with
-        a hyphen."""
+        """The command's arguments, without --project. Each value is in one word with its option: a name may
+        begin with a hyphen."""
         reason = [f"--reason={self.reason}"] if self.kind.changes and not preview else []
         match self.kind:
             case ActionKind.RETRY | ActionKind.VERIFY:
@@ -91,7 +91,7 @@ class ActionRequest:
 
 
 def check_means_one(flow: str, flows: Sequence[str]) -> None:
-    """Raises ConfigError for a name that a command would take for several flows."""
+    """Raise ConfigError if a command would take this flow's name for several flows or for a pattern."""
     special = is_pattern(flow) or flow.startswith((TAG, "+")) or flow.endswith("+") or "\0" in flow
     others = [one for one in flows if one != flow and _is_taken_for(flow, one)]
     if special or others:

@@ -1,4 +1,4 @@
-"""The web application: one function for each page. It reads; to act is in `action_routes`."""
+"""The web application: one function for each page. It only reads; `action_routes` has the actions."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from tidegauge.model.spec import Project
 def make_app(
     project: Project, access: Access | None = None, *, root_path: str = "", acts: bool = False
 ) -> FastAPI:
-    """`root_path`: the prefix that a proxy serves it under; `acts`: viewers may act, and not only look.
+    """The web application. `root_path`: the prefix that a proxy serves it under; `acts`: viewers may act.
 
-    `app.state.watch.ended` lets those go who listen for changes.
+    Setting `app.state.watch.ended` ends the connections that listen for changes.
     """
     access = access or Access()
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)

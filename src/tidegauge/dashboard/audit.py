@@ -1,4 +1,4 @@
-"""The history as a page: who did what, when and why, from where to where."""
+"""The history page: who did what, when and why, from which position to which."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.run import HistoryEvent
 
 MOST = 2000
-"""Events that are looked through; `tidegauge history` knows no limit."""
+"""How many events are searched; `tidegauge history` has no such limit."""
 ROWS = 100
 BY_HAND = ("set", "reset", "refresh", "undo", "forgotten", "rebuilt", "backfill", "repair", "suspended",
            "resumed", "retried", "files_cleaned")  # fmt: skip
-"""What people do."""
+"""The kinds of events that stand for changes by hand."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class AuditFilter:
     pipeline: str = ""
     flow: str = ""
     event: str = ""
-    """A kind; `by hand`: what people do."""
+    """A kind of event; `by hand` for all kinds of changes by hand; empty for all."""
     actor: str = ""
     failed: bool = False
     page: int = 1
@@ -55,7 +55,7 @@ class AuditPage:
     events: tuple[HistoryEvent, ...]
     found: int
     whole: bool
-    """Whether the ledger has no more than was looked through."""
+    """Whether the ledger has no more events than were searched."""
     pages: int
     asked: AuditFilter
     pipelines: tuple[str, ...]

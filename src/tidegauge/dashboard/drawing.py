@@ -1,4 +1,4 @@
-"""Charts as inline SVG. Shapes only, with the stylesheet's classes: words stand in the HTML around them."""
+"""Charts as inline SVG, with classes of the stylesheet. Most text is in the HTML around them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y = 220, 52, 70, 14
 
 
 def show_word(word: str) -> str:
-    """A state, for people."""
+    """A state as pages show it: in lower case, and `nothing new` for SKIPPED."""
     return NOTHING_NEW if word == State.SKIPPED else word.lower()
 
 
@@ -29,7 +29,7 @@ def _text(value: object) -> Markup:
 
 
 def draw_bars(values: Sequence[float], unit: str) -> Markup:
-    """The last runs, oldest on the left; the newest is the strong one."""
+    """Bars for the last runs, oldest on the left; the newest is highlighted."""
     shown = list(values)[-_BARS:]
     if not shown:
         return Markup('<span class="none">—</span>')
@@ -55,15 +55,15 @@ def _number(value: float) -> str:
 
 
 def draw_marks(line: MarkLine) -> Markup:
-    """Watermark, checked, the plan's end and now, on one line; what lies between the first and the last of
-    them is the lag."""
+    """Watermark, checked, the plan's end and now as points on one line; the part between what is delivered
+    and now is marked as the lag."""
     if line.axis is None:
         return Markup("")
     axis = line.axis
     placed = [(one.name, axis.share(one.place) * _WIDE) for one in line.points if one.place is not None]
     shapes = ['<rect class="rail" x="0" y="10" width="1000" height="4"/>']
     where = dict(placed)
-    # What was looked at is delivered too, unless a plan has rows of it to bring.
+    # Up to `checked` all is delivered, unless a plan still has to bring rows from there.
     ends = [
         where[name] for name in ("watermark", *(() if "plan" in where else ("checked",))) if name in where
     ]
@@ -73,7 +73,7 @@ def draw_marks(line: MarkLine) -> Markup:
         if "now" in where:
             gap = max(where["now"] - reached, 0.0)
             shapes.append(f'<rect class="behind" x="{reached:.1f}" y="10" width="{gap:.1f}" height="4"/>')
-    # The watermark last: where two are at one place, it is the one to see.
+    # The watermark is drawn last, so that it is on top of points at the same place.
     for name, place in reversed(placed):
         shapes.append(f'<rect class="point p-{name}" x="{place - 3:.1f}" y="3" width="6" height="18"/>')
     said = "; ".join(f"{one.name} {one.text}" for one in line.points)
@@ -84,7 +84,7 @@ def draw_marks(line: MarkLine) -> Markup:
 
 
 def draw_lane(strip: Strip, lane: Lane) -> Markup:
-    """Each piece leads to what is said of it below."""
+    """One lane of the gap map; each piece links to its row in the list below."""
     shapes = ['<rect class="rail" x="0" y="2" width="1000" height="20"/>']
     for piece in lane.pieces:
         left = piece.left * _WIDE
@@ -114,19 +114,19 @@ def draw_step(page: RunPage, step: RunStep) -> Markup:
 
 
 def draw_graph(nodes: Sequence[DrawnNode], address: Callable[[str], str]) -> Markup:
-    """Layers from left to right; a box leads to its flow's page."""
+    """The graph with its layers from left to right; each box links to its flow's page."""
     if not nodes:
         return Markup("")
     places = {node.flow: (_x(node.layer), _y(node.row)) for node in nodes}
     wide = max(_x(node.layer) for node in nodes) + _BOX_WIDTH + 4
     high = max(_y(node.row) for node in nodes) + _BOX_HEIGHT + 4
     edges = [
-        _edge(places[above], places[node.flow], above, node)
+        _draw_edge(places[above], places[node.flow], above, node)
         for node in nodes
         for above in node.upstreams
         if above in places
     ]
-    boxes = [_box(node, *places[node.flow], address) for node in nodes]
+    boxes = [_draw_box(node, *places[node.flow], address) for node in nodes]
     return Markup(  # noqa: S704
         f'<svg class="graph" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" role="group"'
         f' aria-label="the flows and what they read from">{"".join(edges)}{"".join(boxes)}</svg>'
@@ -141,7 +141,7 @@ def _y(row: int) -> int:
     return 2 + row * (_BOX_HEIGHT + _GAP_Y)
 
 
-def _edge(begin: tuple[int, int], end: tuple[int, int], above: str, node: DrawnNode) -> str:
+def _draw_edge(begin: tuple[int, int], end: tuple[int, int], above: str, node: DrawnNode) -> str:
     x1, y1 = begin[0] + _BOX_WIDTH, begin[1] + _BOX_HEIGHT // 2
     x2, y2 = end[0], end[1] + _BOX_HEIGHT // 2
     middle = (x1 + x2) // 2
@@ -151,7 +151,7 @@ def _edge(begin: tuple[int, int], end: tuple[int, int], above: str, node: DrawnN
     return f'<path class="edge" d="{curve}"><title>{said}</title></path>'
 
 
-def _box(node: DrawnNode, x: int, y: int, address: Callable[[str], str]) -> str:
+def _draw_box(node: DrawnNode, x: int, y: int, address: Callable[[str], str]) -> str:
     lag = "" if node.lag_seconds is None else f" · {show_duration(node.lag_seconds)} behind"
     reads = f"reads {', '.join(node.sources)}; " if node.sources else ""
     title = _text(f"{node.flow}: {reads}writes {node.target or 'no table of its own'}")
@@ -160,13 +160,13 @@ def _box(node: DrawnNode, x: int, y: int, address: Callable[[str], str]) -> str:
         f"<title>{title}</title>"
         f'<rect class="box" {corner} width="{_BOX_WIDTH}"/>'
         f'<rect class="side s-{_text(node.word)}" {corner} width="5"/>'
-        f'<text class="name" x="{x + 14}" y="{y + 21}">{_text(_cut(node.flow))}</text>'
+        f'<text class="name" x="{x + 14}" y="{y + 21}">{_text(_shorten_name(node.flow))}</text>'
         f'<text class="more" x="{x + 14}" y="{y + 40}">{_text(show_word(node.word) + lag)}</text>'
     )
     where = address(node.flow) if node.linked else ""
     return f'<a href="{_text(where)}">{inner}</a>' if where else f"<g>{inner}</g>"
 
 
-def _cut(name: str, most: int = 27) -> str:
-    """The end of a name tells more than its beginning."""
+def _shorten_name(name: str, most: int = 27) -> str:
+    """Cut a long name at its beginning, as its end tells more."""
     return name if len(name) <= most else f"…{name[-most + 1 :]}"

@@ -1,4 +1,4 @@
-"""The pages as files: a whole site, or one run in one file. Nothing in them asks a server."""
+"""The pages as files that need no server: a whole site, or one run in one file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tidegauge.model.spec import Project
 from tidegauge.run.report import RunReport
 
 _RUNS = 50
-"""Runs that have a page of their own."""
+"""How many of the newest runs get a page of their own."""
 
 
 def make_site(project: Project) -> Iterator[tuple[str, str]]:
-    """The name and the text of every file, one after another."""
+    """Yields the name and the text of every file."""
     snapshots = FleetSnapshots(project)
     snapshot, runs = snapshots.read(), make_runs_page(snapshots)
     kept = [(run.pipeline, run.run_id) for run in runs.runs[:_RUNS]]
@@ -50,7 +50,7 @@ def make_site(project: Project) -> Iterator[tuple[str, str]]:
     address = {flow.flow: links.flow(flow.pipeline, flow.flow) for flow in snapshot.flows}
     yield links.graph(), page("graph.html", "graph", graph, address=lambda flow: address.get(flow, ""))
     for seen in snapshot.flows:
-        # Somebody may have forgotten it since.
+        # None if `tidegauge forget` dropped the flow after the snapshot.
         if (flow := make_flow_page(snapshots, seen.pipeline, seen.flow)) is not None:
             yield links.flow(seen.pipeline, seen.flow), page("flow.html", "flows", flow, actions=())
         if (gaps := make_gap_page(snapshots, seen.pipeline, seen.flow)) is not None:
@@ -62,7 +62,7 @@ def make_site(project: Project) -> Iterator[tuple[str, str]]:
 
 
 def make_run_file(project: Project, report: RunReport, *, command: str = "run") -> str:
-    """One run in one file that needs no other."""
+    """The page of one run as one file, with its stylesheet inside."""
     page = make_run_page(FleetSnapshots(project), project.pipeline, report.run_id)
     return render(
         "run.html" if page else "nothing.html",

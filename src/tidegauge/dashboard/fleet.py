@@ -1,4 +1,4 @@
-"""The first page: how many flows are in which state, and all of them, the latest first."""
+"""The first page: how many flows are in each state, and the list of flows, the greatest lag first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidegauge.dashboard.snapshot import STUCK, FleetSnapshot, SeenFlow
 from tidegauge.model.state import State
 
 ROWS = 200
-"""On one page."""
+"""How many flows are on one page."""
 SUSPENDED = "SUSPENDED"
 WORDS = (State.FAILED.value, STUCK, State.RUNNING.value, State.PLANNED.value, State.SUCCESS.value,
          State.SKIPPED.value, State.READY.value, SUSPENDED)  # fmt: skip
-"""What is counted, the worst first."""
+"""The states that are counted, the worst first."""
 NO_TAG = "without a tag"
 
 
 @dataclass(frozen=True)
 class FleetFilter:
-    """What the viewer asked for; empty: everything."""
+    """What the viewer asked for. An empty field does not narrow the list."""
 
     text: str = ""
     state: str = ""
@@ -39,24 +39,26 @@ class FleetFilter:
     def takes(self, seen: SeenFlow) -> bool:
         return (
             (not self.text or self.text.casefold() in seen.flow.casefold())
-            and (not self.state or self.state == seen.word or (self.state == SUSPENDED and _suspended(seen)))
+            and (
+                not self.state or self.state == seen.word or (self.state == SUSPENDED and _is_suspended(seen))
+            )
             and (not self.pipeline or self.pipeline == seen.pipeline)
             and (not self.tag or self.tag in seen.tags)
         )
 
     def but(self, **changed: Any) -> FleetFilter:
-        """Another filter goes to the first page again."""
+        """The same filter with some fields changed, on its first page unless `page` is given."""
         return replace(self, **{"page": 1, **changed})
 
     def to_query(self) -> dict[str, str]:
-        """Only what is not as it is anyway."""
+        """The fields that differ from their defaults, as parameters of an address."""
         return {name: str(value) for name, value in vars(self).items() if value != getattr(FleetFilter, name)}
 
 
 @dataclass(frozen=True)
 class FleetGroup:
     title: str
-    """Empty: there is only one."""
+    """The group's name; empty if the flows are not grouped."""
     flows: tuple[SeenFlow, ...]
 
 
@@ -66,7 +68,7 @@ class FleetPage:
     shown: str
     """The ledger's address."""
     counts: tuple[tuple[str, int], ...]
-    """By word, of all flows."""
+    """How many of all flows are in each state, without states that none is in."""
     total: int
     selected: int
     worst: SeenFlow | None
@@ -80,7 +82,7 @@ class FleetPage:
 
 def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = ROWS) -> FleetPage:
     counts = Counter(one.word for one in snapshot.flows)
-    counts[SUSPENDED] = sum(map(_suspended, snapshot.flows))
+    counts[SUSPENDED] = sum(map(_is_suspended, snapshot.flows))
     chosen = _sort([one for one in snapshot.flows if asked.takes(one)], asked.sort)
     pages = max(1, -(-len(chosen) // rows))
     page = min(max(asked.page, 1), pages)
@@ -100,7 +102,7 @@ def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = 
     )
 
 
-def _suspended(seen: SeenFlow) -> bool:
+def _is_suspended(seen: SeenFlow) -> bool:
     return seen.summary.suspended is not None
 
 

@@ -1,4 +1,4 @@
-"""A flow's page: where it stands, what its plan has left, how its runs went, and what the file says of it."""
+"""A flow's page: its watermarks, the rest of its plan, its runs, and its settings in the project file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class MarkPoint:
     """`watermark`, `checked`, `plan` or `now`."""
     text: str
     place: float | None
-    """On the axis; None where it has no place there."""
+    """The place on the axis; None if the position has none."""
 
 
 @dataclass(frozen=True)
 class MarkLine:
-    """One input: how far it is delivered, how far it was looked at, how far the plan goes."""
+    """One input: how far it is delivered, how far it was checked, and how far the plan goes."""
 
     input: str
     cursor: str
@@ -52,7 +52,7 @@ class BatchLine:
     rows: int | None
     done: bool
     word: str
-    """What is special about it; mostly nothing."""
+    """What is special about the batch, such as `read again`; mostly empty."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class PlanView:
     done: int
     batches: int
     lines: tuple[BatchLine, ...]
-    """The first ones to do, with the last ones done before them."""
+    """The last batches that are done, and the next ones to do."""
     hidden: int
     covers: str
-    """What the next run, or a retry, reads."""
+    """A sentence that says what the next run or a retry reads."""
     notes: tuple[str, ...]
 
 
@@ -76,34 +76,34 @@ class FlowPage:
     seen: SeenFlow
     status: FlowStatus
     held: bool
-    """A runner is at work on it."""
+    """Whether a runner is working on the flow."""
     marks: tuple[MarkLine, ...]
     plan: PlanView | None
     runs: tuple[RunRecord, ...]
-    """Newest first."""
+    """The last runs, newest first."""
     error: dict[str, Any] | None
-    """Of the last run."""
+    """The error of the last run; None if it had none."""
     tally: Tally
     events: tuple[HistoryEvent, ...]
     settings: tuple[FlowSetting, ...]
     own: bool
-    """Of this project's pipeline, and not of another one in the same ledger."""
+    """Whether the flow is of this project's pipeline, not of another one in the same ledger."""
 
     @property
     def rows(self) -> tuple[float, ...]:
-        """Of the runs that wrote something or failed to, oldest first."""
-        return tuple(float(run.rows_written) for run in self._told())
+        """The rows written by each run that ended with SUCCESS or FAILED, oldest first."""
+        return tuple(float(run.rows_written) for run in self._find_ended_runs())
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        return tuple(seconds_of(run) or 0.0 for run in self._told())
+        return tuple(seconds_of(run) or 0.0 for run in self._find_ended_runs())
 
-    def _told(self) -> list[RunRecord]:
+    def _find_ended_runs(self) -> list[RunRecord]:
         return [run for run in reversed(self.runs) if run.state in (State.SUCCESS, State.FAILED)]
 
 
 def make_flow_page(snapshots: FleetSnapshots, pipeline: str, flow: str) -> FlowPage | None:
-    """None: the ledger has no such flow."""
+    """The page of this flow; None if the ledger has no such flow."""
     seen = snapshots.read().find(pipeline, flow)
     with open_ledger(snapshots.project.ledger, create=False) as ledger:
         now, statuses = ledger.now(), ledger.status(pipeline, [flow])
@@ -121,8 +121,8 @@ def make_flow_page(snapshots: FleetSnapshots, pipeline: str, flow: str) -> FlowP
         seen=seen,
         status=status,
         held=is_held(status, now),
-        marks=tuple(_line(mark, status.plan, now) for mark in marks),
-        plan=_plan(status) if status.plan else None,
+        marks=tuple(_make_line(mark, status.plan, now) for mark in marks),
+        plan=_make_plan_view(status) if status.plan else None,
         runs=tuple(runs),
         error=status.last_run.error if status.last_run else None,
         tally=tally,
@@ -132,13 +132,13 @@ def make_flow_page(snapshots: FleetSnapshots, pipeline: str, flow: str) -> FlowP
     )
 
 
-def _line(mark: Watermark, plan: Plan | None, now: datetime) -> MarkLine:
-    points = [_point("watermark", mark.position, mark.cursor)]
+def _make_line(mark: Watermark, plan: Plan | None, now: datetime) -> MarkLine:
+    points = [_make_point("watermark", mark.position, mark.cursor)]
     if mark.checked is not None:
-        points.append(_point("checked", mark.checked, mark.cursor))
+        points.append(_make_point("checked", mark.checked, mark.cursor))
     for part in plan.draft.inputs if plan else ():
         if part.input == mark.input and part.window is not None:
-            points.append(_point("plan", part.window.upto, mark.cursor))
+            points.append(_make_point("plan", part.window.upto, mark.cursor))
     lag = lag_of(mark, now)
     if lag is not None:
         points.append(MarkPoint("now", f"{now:%Y-%m-%d %H:%M:%S}", second_of(now)))
@@ -147,11 +147,11 @@ def _line(mark: Watermark, plan: Plan | None, now: datetime) -> MarkLine:
     return MarkLine(mark.input, mark.cursor, mark.epoch, mark.seq, tuple(points), axis, lag, mark.updated_at)
 
 
-def _point(name: str, position: Position | None, cursor: str) -> MarkPoint:
+def _make_point(name: str, position: Position | None, cursor: str) -> MarkPoint:
     return MarkPoint(name, to_text(position), place_of(position, cursor))
 
 
-def _plan(status: FlowStatus) -> PlanView:
+def _make_plan_view(status: FlowStatus) -> PlanView:
     plan = status.plan
     assert plan is not None
     batches = plan.draft.batches
@@ -163,14 +163,14 @@ def _plan(status: FlowStatus) -> PlanView:
         epoch=plan.epoch,
         done=plan.done,
         batches=len(batches),
-        lines=tuple(_batch(plan, index, batch) for index, batch in shown),
+        lines=tuple(_make_batch_line(plan, index, batch) for index, batch in shown),
         hidden=len(batches) - len(shown),
-        covers=_covers(batches[plan.done :], plan),
+        covers=_describe_rest(batches[plan.done :], plan),
         notes=plan.draft.notes,
     )
 
 
-def _batch(plan: Plan, index: int, batch: Batch) -> BatchLine:
+def _make_batch_line(plan: Plan, index: int, batch: Batch) -> BatchLine:
     words = {
         "rows without a cursor": batch.nulls,
         "read again": batch.again,
@@ -192,7 +192,7 @@ def show_window(window: Window) -> str:
     return f"({to_text(window.after)}, {to_text(window.upto)}]"
 
 
-def _covers(left: Sequence[Batch], plan: Plan) -> str:
+def _describe_rest(left: Sequence[Batch], plan: Plan) -> str:
     if not left:
         return "nothing: every batch is committed, and only the end of the plan is left to write down"
     many = f"{len(left):,} of {len(plan.draft.batches):,} batches"

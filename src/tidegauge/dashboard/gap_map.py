@@ -1,4 +1,7 @@
-"""What of a flow's inputs is delivered, was read again, failed or waits: pieces of a line, in lanes."""
+"""The gap map of a flow: which pieces of its inputs are delivered, were read again, failed or wait.
+
+Each input is a strip, with a lane for each epoch.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,20 @@ from tidegauge.model.watermark import Watermark
 _EVENTS = 400
 _LANES = 6
 _APART = 10_000
-"""Between the numbers of two inputs' pieces."""
+"""Each input's pieces are numbered from a multiple of this."""
 _JUMPS = frozenset({"set", "reset", "refresh", "undo", "forgotten", "rebuilt"})
-"""Changes by hand: each begins an epoch."""
+"""Events of changes by hand, each of which begins an epoch."""
 _KINDS = ["advanced", "failed", "backfill", "repair", *sorted(_JUMPS)]
 
 
 _BEGINNINGS = {"version": -1.0, "files": 0.0}
-"""Where the beginning is, of cursors that count from there."""
+"""The place of the beginning on the axis, for cursors that count from there."""
 
 
 class PieceKind(StrEnum):
     DELIVERED = "delivered"
     AGAIN = "again"
-    """Below the watermark: late rows, a backfill, a repair."""
+    """Read again below the watermark: late rows, a backfill or a repair."""
     FAILED = "failed"
     WAITS = "waits"
 
@@ -39,7 +42,7 @@ class PieceKind(StrEnum):
 @dataclass(frozen=True)
 class Piece:
     number: int
-    """On its page."""
+    """The piece's number on its page."""
     kind: PieceKind
     after: Position | None
     upto: Position | None
@@ -49,7 +52,7 @@ class Piece:
     events: tuple[HistoryEvent, ...]
     says: str
     command: str
-    """What reads it again, or goes on with it."""
+    """The command that reads the piece again, goes on with it, or shows what happened."""
 
     @property
     def window(self) -> str:
@@ -59,7 +62,7 @@ class Piece:
 @dataclass(frozen=True)
 class Lane:
     epoch: int | None
-    """None: an earlier one, whose number the history does not have."""
+    """The number of the current epoch; None for an earlier one, whose number the history does not have."""
     began: HistoryEvent | None
     pieces: tuple[Piece, ...]
 
@@ -71,7 +74,7 @@ class Strip:
     least: str
     most: str
     lanes: tuple[Lane, ...]
-    """The present one first."""
+    """The lanes, that of the current epoch first."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,12 @@ class GapPage:
     seen: SeenFlow
     strips: tuple[Strip, ...]
     unordered: tuple[str, ...]
-    """Inputs whose positions only their database can order: they have no line."""
+    """Inputs that cannot be drawn, such as those whose positions only their database can order."""
     whole: bool
 
 
 def make_gap_page(snapshots: FleetSnapshots, pipeline: str, flow: str) -> GapPage | None:
-    """None: the ledger has no such flow."""
+    """The gap map of this flow; None if the ledger has no such flow."""
     seen = snapshots.read().find(pipeline, flow)
     with open_ledger(snapshots.project.ledger, create=False) as ledger:
         now, statuses = ledger.now(), ledger.status(pipeline, [flow])
@@ -94,7 +97,7 @@ def make_gap_page(snapshots: FleetSnapshots, pipeline: str, flow: str) -> GapPag
         marks = ledger.watermarks(pipeline, [flow])
         events = ledger.history(pipeline, flow=flow, events=_KINDS, limit=_EVENTS)
     found = [
-        (mark.input, _strip(mark, statuses[0], events[::-1], now, first=_APART * place))
+        (mark.input, _make_strip(mark, statuses[0], events[::-1], now, first=_APART * place))
         for place, mark in enumerate(marks)
     ]
     return GapPage(
@@ -106,12 +109,12 @@ def make_gap_page(snapshots: FleetSnapshots, pipeline: str, flow: str) -> GapPag
     )
 
 
-def _strip(
+def _make_strip(
     mark: Watermark, status: FlowStatus, events: Sequence[HistoryEvent], now: datetime, *, first: int
 ) -> Strip | None:
-    """`events`: oldest first."""
+    """The strip of one input; None if its positions cannot be drawn. `events` come oldest first."""
     lanes = _split(mark, events)
-    lanes[-1] = (lanes[-1][0], [*lanes[-1][1], *_left_of(mark, status)])
+    lanes[-1] = (lanes[-1][0], [*lanes[-1][1], *_find_left(mark, status)])
     places = [
         place
         for _, pieces in lanes
@@ -138,22 +141,22 @@ def _strip(
 
 
 def _split(mark: Watermark, events: Iterable[HistoryEvent]) -> list[tuple[HistoryEvent | None, list[Piece]]]:
-    """The pieces of each epoch, with the event that began it."""
+    """The pieces of each epoch, with the event that began the epoch, if it is known."""
     lanes: list[tuple[HistoryEvent | None, list[Piece]]] = [(None, [])]
     for one in events:
         if one.event in _JUMPS:
-            if lanes[-1][0] is None or lanes[-1][0].at != one.at:  # one event for each input
+            if lanes[-1][0] is None or lanes[-1][0].at != one.at:  # a change leaves an event for each input
                 lanes.append((one, []))
         elif one.event == "advanced" and one.input in (None, mark.input):
             kind = PieceKind.AGAIN if one.before == one.after else PieceKind.DELIVERED
-            lanes[-1][1].append(_piece(kind, one.before, one.after, one.rows, (one,)))
+            lanes[-1][1].append(_make_piece(kind, one.before, one.after, one.rows, (one,)))
         elif one.event in ("backfill", "repair"):
-            lanes[-1][1].append(_piece(PieceKind.AGAIN, mark.position, mark.position, one.rows, (one,)))
+            lanes[-1][1].append(_make_piece(PieceKind.AGAIN, mark.position, mark.position, one.rows, (one,)))
     return lanes
 
 
-def _left_of(mark: Watermark, status: FlowStatus) -> Iterable[Piece]:
-    """The batches of the plan that are not there yet."""
+def _find_left(mark: Watermark, status: FlowStatus) -> Iterable[Piece]:
+    """The batches of the plan that are not committed yet, as pieces."""
     plan = status.plan
     if plan is None:
         return
@@ -167,10 +170,10 @@ def _left_of(mark: Watermark, status: FlowStatus) -> Iterable[Piece]:
         failed = index == plan.done and status.state is State.FAILED
         window = batch.windows[place]
         kind = PieceKind.FAILED if failed else PieceKind.WAITS
-        yield _piece(kind, window.after, window.upto, batch.rows, ())
+        yield _make_piece(kind, window.after, window.upto, batch.rows, ())
 
 
-def _piece(
+def _make_piece(
     kind: PieceKind,
     after: Position | None,
     upto: Position | None,
@@ -181,7 +184,7 @@ def _piece(
 
 
 def _join(pieces: Sequence[Piece]) -> list[Piece]:
-    """The batches of one plan that follow each other are one piece."""
+    """Join pieces of one kind and plan that follow each other into one."""
     found: list[Piece] = []
     for one in pieces:
         last = found[-1] if found else None
@@ -203,7 +206,7 @@ def _draw(piece: Piece, mark: Watermark, axis: Axis) -> Piece:
     flow, window = mark.flow, piece.window
     match piece.kind:
         case PieceKind.DELIVERED:
-            says, command = f"delivered: {window}", _reread(flow, piece, mark)
+            says, command = f"delivered: {window}", _make_reread_command(flow, piece, mark)
         case PieceKind.AGAIN:
             said = next((one.reason for one in piece.events if one.reason), None)
             says = said or "read again below the watermark, which stayed where it is"
@@ -221,8 +224,8 @@ def _draw(piece: Piece, mark: Watermark, axis: Axis) -> Piece:
     )
 
 
-def _reread(flow: str, piece: Piece, mark: Watermark) -> str:
-    """A window of its own where the cursor has one; a watermark that goes back otherwise."""
+def _make_reread_command(flow: str, piece: Piece, mark: Watermark) -> str:
+    """The command that reads the piece again: a backfill if the cursor allows it, else a set or reset."""
     if mark.cursor in ("timestamp", "value") and piece.after is not None:
         first, last = (to_text(one).split(" · ")[0] for one in (piece.after, piece.upto))
         return f"tidegauge backfill -t {flow} --from '{first}' --to '{last}' --reason '…'"

@@ -1,4 +1,4 @@
-"""The flows as a graph: who reads from whom, with the state and the lag of each."""
+"""The graph page: which flow reads from which, with the state and the lag of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.flows.graph import GraphNode, find_layers, make_graph
 from tidegauge.model.position import to_text
 
 _MOST = 150
-"""Nodes in one drawing."""
+"""How many nodes are in one drawing, unless one family alone has more."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,16 @@ class DrawnNode:
     flow: str
     target: str
     word: str
-    """Its state; `view` and `optimize` for those, which have none."""
+    """The flow's state; `view` or `optimize` for flows that have no state."""
     lag_seconds: float | None
     layer: int
     row: int
     upstreams: tuple[str, ...]
     sources: tuple[str, ...]
     reads: Mapping[str, str]
-    """By input, how far it is read."""
+    """How far each input is read, by its name."""
     linked: bool
-    """Whether it has a page."""
+    """Whether the flow has a page."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class GraphPage:
 
 
 def make_graph_page(snapshots: FleetSnapshots, focus: str = "") -> GraphPage:
-    """`focus`: only this flow, with what it reads from and what reads from it."""
+    """The graph; with `focus` only the flows that are connected to this one, however far."""
     snapshot, found = snapshots.read(), snapshots.structure()
     if isinstance(found, TidegaugeError):
         return GraphPage(snapshot.at, (), 0, focus, (found.sentence,))
@@ -61,7 +61,7 @@ def make_graph_page(snapshots: FleetSnapshots, focus: str = "") -> GraphPage:
 
 
 def _find_families(nodes: Sequence[GraphNode]) -> list[list[GraphNode]]:
-    """Those that hang together."""
+    """The groups of nodes that are connected with each other."""
     family = {node.flow: node.flow for node in nodes}
 
     def head(name: str) -> str:
@@ -79,7 +79,7 @@ def _find_families(nodes: Sequence[GraphNode]) -> list[list[GraphNode]]:
 
 
 def _sort_families(families: list[list[GraphNode]], seen: Mapping[str, SeenFlow]) -> list[list[GraphNode]]:
-    """Those with the worst state first, then the largest."""
+    """The families in order: the one with the worst state first, then the largest."""
 
     def worst(family: Sequence[GraphNode]) -> tuple[int, int, str]:
         words = [WORDS.index(seen[node.flow].word) for node in family if node.flow in seen]
@@ -89,7 +89,7 @@ def _sort_families(families: list[list[GraphNode]], seen: Mapping[str, SeenFlow]
 
 
 def _place(nodes: Sequence[GraphNode], seen: Mapping[str, SeenFlow]) -> list[DrawnNode]:
-    """A column for each layer. In it, each beside what it reads from, as far as there is room."""
+    """Give each node its column, one for each layer, and a row close to what it reads from."""
     layers = find_layers(nodes)
     rows: dict[str, int] = {}
     used: dict[int, int] = {}

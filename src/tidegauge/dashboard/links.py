@@ -1,4 +1,4 @@
-"""Where each page is: at an address of the server, or in a file beside the others."""
+"""The address of each page: on the server, or as a file beside the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge.dashboard.proofs import ProofFilter
 
 
 class Links(Protocol):
-    """What templates ask for an address. Empty: there is no such page."""
+    """Gives templates the address of each page; empty if there is no such page."""
 
     def fleet(self, asked: FleetFilter | None = None) -> str: ...
 
@@ -37,76 +37,77 @@ class Links(Protocol):
     def static(self, name: str) -> str: ...
 
     def act(self, flow: str = "", kind: str = "") -> str:
-        """Where an operator acts on a flow of the project; without one, where the form goes to."""
+        """The page where an operator acts on a flow of the project; without a flow, where forms are sent."""
 
     def action(self, name: str) -> str: ...
 
     def events(self) -> str:
-        """Of the server-sent events."""
+        """The address of the server-sent events."""
 
 
 @dataclass(frozen=True)
 class ServedLinks:
     root: str
-    """The prefix that a proxy serves it under; empty, or with a slash at its beginning only."""
+    """The prefix that a proxy serves the pages under; empty, or with a slash only at its beginning."""
     own: str
-    """The project's pipeline, which need not be named."""
+    """The project's pipeline, which addresses leave out."""
     version: str
-    """So that a browser fetches files anew that another version has."""
+    """Tidegauge's version, which makes browsers fetch static files anew after an upgrade."""
     acts: bool = False
-    """Viewers may act."""
+    """Whether viewers may act on flows."""
 
     def fleet(self, asked: FleetFilter | None = None) -> str:
-        return self._to("/", asked.to_query() if asked else {})
+        return self._make_address("/", asked.to_query() if asked else {})
 
     def flow(self, pipeline: str, flow: str) -> str:
-        return self._to("/flow", self._named(pipeline, name=flow))
+        return self._make_address("/flow", self._named(pipeline, name=flow))
 
     def gaps(self, pipeline: str, flow: str) -> str:
-        return self._to("/gaps", self._named(pipeline, name=flow))
+        return self._make_address("/gaps", self._named(pipeline, name=flow))
 
     def runs(self) -> str:
-        return self._to("/runs")
+        return self._make_address("/runs")
 
     def run(self, pipeline: str, run_id: str) -> str:
-        return self._to("/run", self._named(pipeline, id=run_id))
+        return self._make_address("/run", self._named(pipeline, id=run_id))
 
     def run_json(self, pipeline: str, run_id: str) -> str:
-        return self._to("/run.json", self._named(pipeline, id=run_id))
+        return self._make_address("/run.json", self._named(pipeline, id=run_id))
 
     def history(self, asked: AuditFilter | None = None) -> str:
-        return self._to("/history", asked.to_query() if asked else {})
+        return self._make_address("/history", asked.to_query() if asked else {})
 
     def graph(self, focus: str = "") -> str:
-        return self._to("/graph", {"focus": focus} if focus else {})
+        return self._make_address("/graph", {"focus": focus} if focus else {})
 
     def proofs(self, asked: ProofFilter | None = None) -> str:
-        return self._to("/proofs", asked.to_query() if asked else {})
+        return self._make_address("/proofs", asked.to_query() if asked else {})
 
     def static(self, name: str) -> str:
-        return self._to(f"/static/{name}", {"v": self.version})
+        return self._make_address(f"/static/{name}", {"v": self.version})
 
     def act(self, flow: str = "", kind: str = "") -> str:
         if not self.acts:
             return ""
-        return self._to("/act", {"name": flow, "do": kind} if flow else {})
+        return self._make_address("/act", {"name": flow, "do": kind} if flow else {})
 
     def action(self, name: str) -> str:
-        return self._to("/action", {"id": name}) if self.acts else ""
+        return self._make_address("/action", {"id": name}) if self.acts else ""
 
     def events(self) -> str:
-        return self._to("/events")
+        return self._make_address("/events")
 
     def _named(self, pipeline: str, **words: str) -> dict[str, str]:
+        """The parameters of an address, with the pipeline unless it is the project's own."""
         return words if pipeline == self.own else {**words, "pipeline": pipeline}
 
-    def _to(self, path: str, query: dict[str, str] | None = None) -> str:
+    def _make_address(self, path: str, query: dict[str, str] | None = None) -> str:
         return f"{self.root}{path}" + (f"?{urlencode(query)}" if query else "")
 
 
 @dataclass(frozen=True)
 class FileLinks:
-    """All pages are in one folder."""
+    """Links between pages that are files in one folder."""
 
     runs_kept: frozenset[tuple[str, str]] = frozenset()
     """The runs that have a file, each with its pipeline."""
@@ -115,16 +116,16 @@ class FileLinks:
         return "" if asked is not None and asked.to_query() else "index.html"
 
     def flow(self, pipeline: str, flow: str) -> str:
-        return _file("flow", pipeline, flow)
+        return _make_file_name("flow", pipeline, flow)
 
     def gaps(self, pipeline: str, flow: str) -> str:
-        return _file("gaps", pipeline, flow)
+        return _make_file_name("gaps", pipeline, flow)
 
     def runs(self) -> str:
         return "runs.html"
 
     def run(self, pipeline: str, run_id: str) -> str:
-        return _file("run", pipeline, run_id) if (pipeline, run_id) in self.runs_kept else ""
+        return _make_file_name("run", pipeline, run_id) if (pipeline, run_id) in self.runs_kept else ""
 
     def run_json(self, pipeline: str, run_id: str) -> str:
         return self.run(pipeline, run_id).replace(".html", ".json")
@@ -152,7 +153,7 @@ class FileLinks:
 
 
 class NoLinks:
-    """Of a page that stands alone."""
+    """Links of a page that is a single file: none."""
 
     def _nowhere(self, *_: object) -> str:
         return ""
@@ -161,8 +162,8 @@ class NoLinks:
     act = action = _nowhere
 
 
-def _file(kind: str, *names: str) -> str:
-    """Readable as far as any file system lets it be, and never the same for two."""
+def _make_file_name(kind: str, *names: str) -> str:
+    """A file name that every file system takes: the last name as far as possible, and a hash of all names."""
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", names[-1]).strip("-.")[:60]
     mark = hashlib.sha256("\0".join(names).encode()).hexdigest()[:10]
     return f"{kind}-{word}-{mark}.html"

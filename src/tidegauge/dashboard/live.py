@@ -1,4 +1,4 @@
-"""Tell pages that something has changed. What, they ask themselves."""
+"""Tells open pages that something has changed; they then fetch their contents again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PING_EVERY = 15.0
 
 
 class LedgerWatch:
-    """Looks at the ledger while somebody listens, once for all of them. `pulse` differs as soon as something
-    that people see has changed."""
+    """Looks at the ledger while pages listen, once a second for all of them. `pulse` returns a value that
+    changes whenever something on a page has changed."""
 
     def __init__(self, pulse: Callable[[], object]) -> None:
         self._pulse = pulse
@@ -24,10 +24,10 @@ class LedgerWatch:
         self._seen: object = None
         self._changes = 0
         self.ended = False
-        """Set when the server stops: whoever listens is let go."""
+        """Set when the server stops, to end all listening connections."""
 
     async def listen(self, is_gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-        """Server-sent events, until the server stops or the listener is gone."""
+        """Yields server-sent events until the server stops or the listener is gone."""
         await self._look()
         known, said = self._changes, time.monotonic()
         yield "retry: 1000\n\n"
@@ -45,13 +45,13 @@ class LedgerWatch:
         async with self._lock:
             if self._looked and time.monotonic() - self._looked < LOOK_EVERY:
                 return
-            found = await asyncio.to_thread(self._feel)
+            found = await asyncio.to_thread(self._take_pulse)
             self._looked = time.monotonic()
             if found != self._seen:
                 self._seen = found
                 self._changes += 1
 
-    def _feel(self) -> object:
+    def _take_pulse(self) -> object:
         try:
             return self._pulse()
         except TidegaugeError as error:

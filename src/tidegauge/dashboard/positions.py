@@ -1,4 +1,4 @@
-"""Positions on a line: where on an axis of moments, versions or numbers each one stands."""
+"""Places of positions on an axis of moments, versions or numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegauge.model.position import (
 
 
 def place_of(position: Position | None, cursor: str) -> float | None:
-    """None: at the beginning, or only its database knows its order."""
+    """The position as a number; None for the beginning, and for values that only their database can order."""
     match position:
         case VersionPosition(number) | FilesPosition(number):
             return float(number)
@@ -44,7 +44,7 @@ class Axis:
         return max(self.most - self.least, 1e-9)
 
     def share(self, place: float) -> float:
-        """From 0 at the left to 1 at the right."""
+        """Where the place is on the axis, from 0 at the left end to 1 at the right end."""
         return min(max((place - self.least) / self.span, 0.0), 1.0)
 
 

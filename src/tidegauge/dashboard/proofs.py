@@ -1,4 +1,4 @@
-"""What is proven, and what wears the proof out: comparisons, expectations, retention, changed columns."""
+"""The page of proofs: comparisons, and what weakens them: failed checks, retention, changed columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EVENTS = 1000
 ROWS = 200
-"""Tables on one page."""
+"""How many tables are on one page."""
 SCHEMA_CHANGED = "schema_changed"
 
 
@@ -31,9 +31,9 @@ SCHEMA_CHANGED = "schema_changed"
 class TableProof:
     table: str
     flow: str
-    """Whose output was compared."""
+    """The flow whose output was compared."""
     last: HistoryEvent | None
-    """Its last comparison; None: never, or longer ago than the history is kept."""
+    """The event of the last comparison; None if there was none, or it is older than the history."""
 
     @property
     def equal(self) -> bool | None:
@@ -46,16 +46,16 @@ class TableProof:
 
 @dataclass(frozen=True)
 class CheckedFlow:
-    """Batches of a flow that had rows which were not as expected, over time."""
+    """The batches of a flow that had rows which were not as expected."""
 
     flow: str
     counts: tuple[float, ...]
-    """Rows that were set aside, oldest first."""
+    """Rows that were set aside in each of the last 40 such batches, oldest first."""
     first: HistoryEvent
     last: HistoryEvent
     times: int
     week: int
-    """Batches of the last seven days."""
+    """How many of the batches are of the last seven days."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class ProofFilter:
 class ProofPage:
     at: datetime
     proofs: tuple[TableProof, ...]
-    """What differs first, then what was never compared, then the oldest comparison; one page of them."""
+    """One page of tables: those that differ first, then those never compared, then by age, oldest first."""
     proven: int
     total: int
     asked: ProofFilter
     pages: int
     checks: tuple[CheckedFlow, ...]
     margins: tuple[Margin, ...]
-    """Of the Delta inputs, the shortest first; those of which nobody can say before them."""
+    """The margin of each Delta input, unknown ones first, then the shortest first."""
     drift: tuple[HistoryEvent, ...]
 
 
@@ -106,7 +106,8 @@ def make_proof_page(
         asked=ProofFilter(page),
         pages=pages,
         checks=tuple(
-            _check(flow, found, snapshot.at) for flow, found in sorted(gather_by_flow(aside).items())
+            _make_checked_flow(flow, found, snapshot.at)
+            for flow, found in sorted(gather_by_flow(aside).items())
         ),
         margins=tuple(sorted(margins, key=_shortness)),
         drift=tuple(drift),
@@ -116,7 +117,7 @@ def make_proof_page(
 def _find_margins(project: Project, ledger: Ledger | EmptyLedger) -> Sequence[Margin]:
     if not project.delta_flows:
         return ()
-    # Knows every kind of flow, and takes its time to import: other pages do without.
+    # Imported here, as it imports every kind of flow and is slow; other pages do not need it.
     from tidegauge.operations.retention import find_margins
 
     return find_margins(project, ledger)
@@ -127,7 +128,7 @@ def _shortness(margin: Margin) -> tuple[float, str, str]:
 
 
 def _find_proofs(flows: Sequence[SeenFlow], compared: Sequence[HistoryEvent]) -> list[TableProof]:
-    """One for each table: of two stages, the one that was compared last, or the second."""
+    """One for each table. Of two stages `load`, unless only `extract` was compared."""
     newest = {flow: found[0] for flow, found in gather_by_flow(compared).items()}
     ends: dict[str, str] = {}
     for one in flows:  # in name order, so that `load` comes after `extract`
@@ -142,7 +143,7 @@ def _urgency(proof: TableProof) -> tuple[int, datetime, str]:
     return rank, proof.last.at if proof.last else datetime.min, proof.table
 
 
-def _check(flow: str, found: Sequence[HistoryEvent], now: datetime) -> CheckedFlow:
+def _make_checked_flow(flow: str, found: Sequence[HistoryEvent], now: datetime) -> CheckedFlow:
     counts = tuple(float(one.rows or 0) for one in reversed(found[:40]))
     week = sum(one.at > now - timedelta(days=7) for one in found)
     return CheckedFlow(flow, counts, found[-1], found[0], len(found), week)

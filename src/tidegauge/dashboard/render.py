@@ -1,4 +1,4 @@
-"""Values to HTML. Everything that a template shows is masked, and then escaped."""
+"""Renders pages as HTML. Everything that a template shows is masked and then escaped."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tidegauge.operations.stats import seconds_of
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 PART = "part.html"
-"""The layout of a page's live part alone."""
+"""The layout with only the live part of a page."""
 PAGE = "page.html"
 
 
 def render(template: str, links: Links, *, layout: str = PAGE, **values: Any) -> str:
-    """`values`: `page` is what the page shows; `project` its name, on every page."""
+    """The HTML of a template. `values`: `page` is what the page shows, `project` the project's name."""
     return _environment().get_template(template).render(links=links, layout=layout, **values)
 
 
@@ -50,9 +50,9 @@ def _environment() -> Environment:
     )
     made.filters.update(
         ago=_ago,
-        ago_now=lambda moment, now: _ago(_bare(moment), _bare(now)),
+        ago_now=lambda moment, now: _ago(_strip_zone(moment), _strip_zone(now)),
         at=_at,
-        at_aware=lambda moment: _at(_bare(moment)),
+        at_aware=lambda moment: _at(_strip_zone(moment)),
         count=_count,
         duration=lambda seconds: "—" if seconds is None else show_duration(seconds),
         position=to_text,
@@ -74,7 +74,7 @@ def _environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Before it is escaped: a secret with an ampersand looks different after that."""
+    """Mask a value before it is escaped: a secret with an ampersand would look different after that."""
     if value is None:
         return ""
     return value if isinstance(value, Markup) else mask(str(value))
@@ -91,8 +91,8 @@ def _show_position(value: Any) -> str:
             return str(value)
 
 
-def _bare(moment: datetime) -> datetime:
-    """As the ledger's own moments are: in UTC, without a zone."""
+def _strip_zone(moment: datetime) -> datetime:
+    """A moment in UTC without a zone, like those of the ledger."""
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -101,7 +101,7 @@ def _count(value: int | None) -> str:
 
 
 def _at(moment: datetime | None) -> Markup:
-    """In UTC; the page's script shows it in the viewer's zone."""
+    """A moment in UTC; the page's script shows it in the viewer's time zone."""
     if moment is None:
         return Markup("—")
     return Markup('<time datetime="{}Z" title="{} UTC">{}</time>').format(
@@ -122,5 +122,5 @@ def _ago(moment: datetime | None, now: datetime) -> Markup:
 
 
 def static_files() -> Mapping[str, str]:
-    """By name, the text of each."""
+    """The text of each static file, by its name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(STATIC.iterdir())}

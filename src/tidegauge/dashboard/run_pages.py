@@ -1,4 +1,4 @@
-"""The list of runs, and one run: its flows on one line of time, their counts, and the JSON behind it."""
+"""The list of runs, and the page of one run: its flows on a line of time, their counts, and its JSON."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import run_to_json
 
 _ATTEMPTS = 1000
-"""Of each pipeline, in the list of runs."""
+"""How many attempts of each pipeline are read for the list of runs."""
 _MOST = 5000
-"""Of one run."""
+"""How many attempts of one run are read."""
 _STEPS = 250
-"""That are drawn."""
+"""How many steps of one run are drawn."""
 _RUNS = 100
 _EVENTS = 250
 
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run, as the list has it."""
+    """One run in the list of runs."""
 
     pipeline: str
     run_id: str
     state: State
     began: datetime
     ended: datetime | None
-    """None: it is under way, or its process is gone."""
+    """None if the run is under way, or its process is gone."""
     flows: int
     failed: int
     rows: int
-    """Written."""
+    """Rows written."""
 
     @property
     def seconds(self) -> float | None:
@@ -52,12 +52,12 @@ class RunsPage:
     at: datetime
     runs: tuple[RunLine, ...]
     whole: bool
-    """Whether that is all that the ledger keeps."""
+    """Whether these are all the runs that the ledger keeps."""
 
 
 @dataclass(frozen=True)
 class RunStep:
-    """A flow in a run: from when to when on the run's line of time, and what it waited for."""
+    """One flow in a run: when it began and ended, in seconds since 1970, and what it waited for."""
 
     attempt: RunRecord
     began: float
@@ -72,16 +72,17 @@ class RunPage:
     head: RunLine
     axis: Axis
     steps: tuple[RunStep, ...]
-    """In the order in which they began; of very many, those that did something before the others."""
+    """The steps that are drawn, in the order in which they began. If there are too many, those that failed or
+    did something are kept first."""
     attempts: tuple[RunRecord, ...]
-    """All of them."""
+    """All attempts of the run, in the order in which they began."""
     quarantined: int
     events: tuple[HistoryEvent, ...]
     remembered: bool
-    """Whether the events that were looked through go back to its beginning."""
+    """Whether the events that were read go back to the beginning of the run."""
 
     def to_json(self) -> dict[str, Any]:
-        """As `run --json` has it, as far as the ledger keeps it."""
+        """The document that `run --json` prints, as far as the ledger keeps its contents."""
         return {
             "schema": "tidegauge/run/1",
             "run_id": self.head.run_id,
@@ -103,15 +104,15 @@ def make_runs_page(snapshots: FleetSnapshots) -> RunsPage:
 
 
 def gather_runs(attempts: Sequence[RunRecord]) -> list[RunLine]:
-    """One line for all attempts with the same id; they come newest first."""
+    """One line for all attempts with the same run id. Lines are in the order of `attempts`, newest first."""
     found: dict[str, list[RunRecord]] = {}
     for one in attempts:
         found.setdefault(one.run_id, []).append(one)
-    return [_line(run_id, parts) for run_id, parts in found.items()]
+    return [_make_line(run_id, parts) for run_id, parts in found.items()]
 
 
 def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunPage | None:
-    """None: the ledger keeps no such run. Of one with thousands of attempts, the last."""
+    """The page of one run; None if the ledger has none. Only the last 5,000 attempts of a run are read."""
     with open_ledger(snapshots.project.ledger, create=False) as ledger:
         attempts = ledger.runs(pipeline, run_id=run_id, limit=_MOST)
         if not attempts:
@@ -119,7 +120,7 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
         now = ledger.now()
         newest = ledger.history(pipeline, limit=_EVENTS)
         aside = ledger.history(pipeline, events=[NOT_AS_EXPECTED], limit=_EVENTS)
-    head = _line(run_id, attempts)
+    head = _make_line(run_id, attempts)
     events = [one for one in newest if one.run_id == run_id]
     remembered = _reach_back(newest, head.began) and _reach_back(aside, head.began)
     quarantined = sum(one.rows or 0 for one in aside if _is_within(one, attempts, now))
@@ -141,16 +142,17 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
 
 
 def _reach_back(events: Sequence[HistoryEvent], moment: datetime) -> bool:
+    """Whether no event since this moment is missing from those that were read, which come newest first."""
     return len(events) < _EVENTS or events[-1].at <= moment
 
 
-def _line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:
+def _make_line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:
     ends = [one.ended_at for one in attempts]
     known = [end for end in ends if end is not None]
     return RunLine(
         pipeline=attempts[0].pipeline,
         run_id=run_id,
-        state=_state([one.state for one in attempts]),
+        state=_combine_states([one.state for one in attempts]),
         began=min(one.started_at for one in attempts),
         ended=max(known) if len(known) == len(ends) else None,
         flows=len({one.flow for one in attempts}),
@@ -159,8 +161,8 @@ def _line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:
     )
 
 
-def _state(states: Sequence[State]) -> State:
-    """The first of these that any of its flows is in."""
+def _combine_states(states: Sequence[State]) -> State:
+    """The state of a whole run: the first in `order` that any of its flows is in."""
     order = (State.RUNNING, State.FAILED, State.PLANNED, State.SUCCESS)
     return next((state for state in order if state in states), State.SKIPPED)
 
@@ -175,7 +177,7 @@ def _urgency(attempt: RunRecord) -> tuple[int, datetime, str]:
 
 
 def _is_within(event: HistoryEvent, attempts: Sequence[RunRecord], now: datetime) -> bool:
-    """Notes of what checks found have no run's name; their flow and time tell."""
+    """Whether an event of failed checks is of these attempts. It has no run id, so its flow and time tell."""
     return any(
         event.flow == one.flow and one.started_at <= event.at <= (one.ended_at or now) for one in attempts
     )

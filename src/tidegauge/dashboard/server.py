@@ -1,4 +1,4 @@
-"""Serve the pages until asked to stop."""
+"""Serves the pages until asked to stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge.errors import ConfigError
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Bound before anything is promised. Raises ConfigError for a port that is taken."""
+    """A listening socket, opened before the address is printed. Raises ConfigError if it cannot be opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,7 +33,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(app: FastAPI, listening: socket.socket) -> Callable[[], None]:
-    """In a thread of its own; the answer stops it."""
+    """Serve in a thread of its own. The returned function stops the server."""
     settings: dict[str, Any] = {
         "log_level": "critical",
         "access_log": False,
@@ -42,7 +42,7 @@ def serve(app: FastAPI, listening: socket.socket) -> Callable[[], None]:
         "timeout_graceful_shutdown": 2,
         "lifespan": "off",
         "proxy_headers": False,
-        "ws": "none",  # else it looks for libraries that nobody asks for
+        "ws": "none",  # else it looks for websocket libraries, which are not needed
     }
     server = uvicorn.Server(uvicorn.Config(app, **settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

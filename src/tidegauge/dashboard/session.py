@@ -1,4 +1,4 @@
-"""Whether a form that comes in was sent by a page of ours, and by whom."""
+"""Checks that a form was sent by a page of this server (against CSRF), and names who sent it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tidegauge.ledger.owner import this_process
 SESSION = "tidegauge-session"
 FIELD = "csrf"
 _LONGEST = 10_000
-"""Bytes that a form may have."""
+"""How many bytes a form may have."""
 _LONGEST_NAME = 200
 _WORD = re.compile(r"[0-9a-f]{64}")
 
 
 class FormGuard:
-    """A form carries a word that only this server can make, for the session in the browser's cookie and for
-    its user; and the browser says that it comes from here."""
+    """Guards forms against CSRF: each carries a word that only this server can make, for the session in the
+    browser's cookie and its user; and the browser's headers must say that a page of this server sent it."""
 
     def __init__(self, access: Access, root: str) -> None:
         self._access = access
@@ -33,7 +33,7 @@ class FormGuard:
         self._key = secrets.token_bytes(32)
 
     def find_session(self, request: Request) -> str:
-        """The browser's, or a new one for it. Servers on other ports of this machine share it."""
+        """The session of the browser's cookie, or a new one. Servers on other ports of this host share it."""
         given = request.cookies.get(SESSION, "")
         return given if _WORD.fullmatch(given) else secrets.token_hex(32)
 
@@ -52,7 +52,7 @@ class FormGuard:
         )
 
     def check(self, request: Request, form: Mapping[str, str]) -> None:
-        """Raises ConfigError for a form that is not from here."""
+        """Raise ConfigError for a form that no page of this server sent."""
         if not self._is_from_here(request.headers):
             raise ConfigError(
                 "this was not sent by a page of this server",
@@ -77,7 +77,7 @@ class FormGuard:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The first value of each field. Raises ConfigError for one that is too long."""
+    """The first value of each field of the form. Raises ConfigError for a form that is too long."""
     body = b""
     async for part in request.stream():
         body += part
@@ -88,7 +88,7 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def name_actor(user: str) -> str:
-    """Who acts, for the history: whoever the server was told of, and the account that it works by."""
+    """Who acts, as the history keeps it: the user, and the account that the server runs under."""
     account = this_process().actor
     shown = "".join(letter for letter in user if letter.isprintable())[:_LONGEST_NAME].strip()
     return f"{shown} via {account}" if shown else account

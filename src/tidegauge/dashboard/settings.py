@@ -1,4 +1,4 @@
-"""What the project file says of a flow, as a list of words and values. No secret is among them."""
+"""A flow's settings in the project file, as a list of names and values without secrets."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class FlowSetting:
 
 
 def settings_of(flow: AnyFlow) -> tuple[FlowSetting, ...]:
-    """Where it reads and writes, and whatever is not as it is anyway."""
+    """Where the flow reads and writes, its mode, cursor and settle, and settings other than the default."""
     options, output = getattr(flow, "options", None), flow.output
     place = getattr(options, "place", None) or getattr(flow, "place", None)
     source = getattr(flow, "source", None)
     found = {
         "from": f"{source.name}: {flow.input}" if source is not None else "",
         "to": flow.target,
-        **_changed(flow),
-        **(_changed(options) if options is not None else {}),
-        **(_changed(output) if hasattr(output, "mode") else {}),
+        **_find_changed(flow),
+        **(_find_changed(options) if options is not None else {}),
+        **(_find_changed(output) if hasattr(output, "mode") else {}),
         "written at": str(place or ""),
     }
     return tuple(FlowSetting(name, value) for name, value in found.items() if value)
 
 
-def _changed(holder: Any) -> dict[str, str]:
+def _find_changed(holder: Any) -> dict[str, str]:
     return {
         field.name: _show(getattr(holder, field.name))
         for field in fields(holder)
@@ -74,6 +74,6 @@ def _show(value: Any) -> str:
 
 
 def _named(value: Any) -> str:
-    """An input with its table; anything else by its name."""
+    """The value's name, with the table if it has one, as an input has."""
     table = getattr(value, "table", None)
     return f"{value.name} = {table}" if table is not None else str(value.name)

@@ -1,4 +1,4 @@
-"""Values to answers: renders pages for one request after another."""
+"""Renders pages and errors as responses."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Shower:
     links: ServedLinks
 
     def show(self, request: Request, template: str, section: str, page: Any, **more: Any) -> Response:
-        text = render(template, self.links, **self._shared(request, section), page=page, **more)
+        text = render(template, self.links, **self._make_shared_values(request, section), page=page, **more)
         return HTMLResponse(text)
 
     def show_error(
         self, request: Request, status: int, title: str, error: TidegaugeError, *, retries: bool = False
     ) -> Response:
-        shared = self._shared(request, "")
+        shared = self._make_shared_values(request, "")
         text = render_error(self.links, error, **shared, title=title, retries=retries)
         return HTMLResponse(text, status)
 
     def missing(self, request: Request, what: str, hint: str) -> Response:
         return self.show_error(request, 404, "Not there", TidegaugeError(what, hint=hint))
 
-    def _shared(self, request: Request, section: str) -> dict[str, Any]:
+    def _make_shared_values(self, request: Request, section: str) -> dict[str, Any]:
         part = "x-tidegauge-part" in request.headers
         return {
             "layout": PART if part else PAGE,

@@ -1,4 +1,4 @@
-"""Every flow of the ledger, as `tidegauge status` has it; read anew only when something has changed."""
+"""Every flow of the ledger as `tidegauge status` shows it; read again only when something has changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegauge.model.delta_flow import AnyFlow
 
 STUCK = "STUCK"
-"""The word for a flow that is RUNNING and whose runner is gone."""
+"""The state shown for a flow that is RUNNING and whose runner is gone."""
 
 
 @dataclass(frozen=True)
@@ -43,44 +43,46 @@ class SeenFlow:
 
     @property
     def word(self) -> str:
-        """Its state, for people."""
+        """The flow's state, or STUCK."""
         return STUCK if self.summary.abandoned else self.summary.state.value
 
 
 @dataclass(frozen=True)
 class FleetSnapshot:
     at: datetime
-    """By the ledger's clock."""
+    """When the snapshot was made, by the ledger's clock."""
     shown: str
     """The ledger's address, as people may read it."""
     pipelines: tuple[str, ...]
-    """The project's own first."""
+    """The pipelines of the ledger, the project's own first."""
     flows: tuple[SeenFlow, ...]
 
     def find(self, pipeline: str, flow: str) -> SeenFlow | None:
         return next((one for one in self.flows if (one.pipeline, one.flow) == (pipeline, flow)), None)
 
     def at_moment(self, now: datetime) -> FleetSnapshot:
-        """The same a little later: nothing has changed but that everything is so much later."""
+        """The same snapshot at a later moment: only the lags have grown."""
         later = (now - self.at).total_seconds()
         if not later:
             return self
-        return replace(self, at=now, flows=tuple(_later(one, later) for one in self.flows))
+        return replace(self, at=now, flows=tuple(_add_to_lag(one, later) for one in self.flows))
 
 
-def _later(seen: SeenFlow, seconds: float) -> SeenFlow:
+def _add_to_lag(seen: SeenFlow, seconds: float) -> SeenFlow:
     lag = seen.summary.lag_seconds
     return seen if lag is None else replace(seen, summary=replace(seen.summary, lag_seconds=lag + seconds))
 
 
 Pulse = tuple[object, ...]
-"""Differs as soon as something that people see has changed."""
+"""A value that changes whenever something on a page has changed."""
 
 
 class FleetSnapshots:
-    """The newest snapshot, for many threads. Whatever changes a flow leaves an event in the history, so the
-    newest event of each pipeline tells whether all has to be read again; a runner that dies leaves none, so
-    those of running flows are looked at."""
+    """Keeps the newest snapshot. Safe to use from many threads.
+
+    Every change of a flow leaves an event in the history, so the newest event of each pipeline tells whether
+    all has to be read again. A runner that dies leaves no event, so the leases of running flows are read too.
+    """
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -89,7 +91,7 @@ class FleetSnapshots:
         self._structure: tuple[tuple[str, ...], Selection | TidegaugeError] | None = None
 
     def read(self) -> FleetSnapshot:
-        """Raises LedgerUnreachable, LedgerVersion and their kin."""
+        """The newest snapshot. Raises LedgerError if the ledger cannot be read."""
         _, kept, now = self._read()
         return kept.at_moment(now)
 
@@ -97,7 +99,7 @@ class FleetSnapshots:
         return self._read()[0]
 
     def _read(self) -> tuple[Pulse, FleetSnapshot, datetime]:
-        """The newest snapshot, which may be a little older than now."""
+        """The pulse, the newest snapshot, which may be older, and the ledger's current time."""
         with self._lock, open_ledger(self.project.ledger, create=False) as ledger:
             now, pipelines = ledger.now(), self._order(ledger.pipelines())
             if self._kept is not None and self._kept[1].flows and isinstance(ledger, EmptyLedger):
@@ -106,18 +108,18 @@ class FleetSnapshots:
                     hint="put it back; without a copy, `tidegauge ledger rebuild` takes the watermarks"
                     " from the outputs",
                 )
-            running = self._running()
-            pulse = _feel(ledger, pipelines, running, now)
+            running = self._find_running()
+            pulse = _take_pulse(ledger, pipelines, running, now)
             if self._kept is not None and self._kept[0] == pulse:
                 return *self._kept, now
             made = FleetSnapshot(now, ledger.shown, tuple(pipelines), tuple(self._summarize(pipelines)))
             self._kept = (pulse, made)
-            # What runs now is another set: the pulse to compare with is the one over it.
-            self._kept = (_feel(ledger, pipelines, self._running(), now), made)
+            # Other flows may be running in the new snapshot, so the pulse kept with it is taken over those.
+            self._kept = (_take_pulse(ledger, pipelines, self._find_running(), now), made)
             return *self._kept, now
 
     def structure(self) -> Selection | TidegaugeError:
-        """The flows of the file and of the ledger, with their settings; no database is asked."""
+        """The flows of the file and the ledger with their settings, or an error. Asks no database."""
         _, kept, _ = self._read()
         names = tuple(one.flow for one in kept.flows if one.pipeline == self.project.pipeline)
         with self._lock:
@@ -126,13 +128,13 @@ class FleetSnapshots:
             return self._structure[1]
 
     def spec_of(self, flow: str) -> AnyFlow | None:
-        """The flow as the file asks for it; None where the file does not say."""
+        """The flow as the project file defines it; None if the file does not have it, or has an error."""
         found = self.structure()
         if isinstance(found, TidegaugeError):
             return None
         return next((one for one in found.all_flows if one.name == flow), None)
 
-    def _running(self) -> list[SeenFlow]:
+    def _find_running(self) -> list[SeenFlow]:
         flows = self._kept[1].flows if self._kept else ()
         return [one for one in flows if one.summary.state is State.RUNNING]
 
@@ -151,7 +153,7 @@ class FleetSnapshots:
         return found
 
 
-def _feel(
+def _take_pulse(
     ledger: LedgerReader, pipelines: Sequence[str], running: Sequence[SeenFlow], now: datetime
 ) -> Pulse:
     newest = tuple(_name(one) for name in pipelines for one in ledger.history(name, limit=1))
@@ -168,7 +170,7 @@ def _name(event: HistoryEvent) -> tuple[object, ...]:
 
 
 def _remember(project: Project) -> Selection | TidegaugeError:
-    # Knows every kind of flow, and takes its time to import: the first page does without.
+    # Imported here, as it imports every kind of flow and is slow; the first page does not need it.
     from tidegauge.operations.graph import remember_flows
 
     try:

@@ -52,7 +52,7 @@ _IN_ORDER = ("orders", "silver_orders", "gold_revenue")
 
 
 def play_layers(folder: Path, *, say: Callable[[str], None], tell: Listener) -> tuple[Verified, ...]:
-    """`folder` has the shop, of which the layers get a copy in a folder of their own."""
+    """Build the layers from a copy of the shop in `folder`, change it, and verify each layer."""
     home = folder / "layers"
     home.mkdir()
     shutil.copy(folder / "shop.db", home)
@@ -76,11 +76,11 @@ def _run(project: Project, say: Callable[[str], None], tell: Listener) -> None:
         raise error
     flows = {flow.flow: flow for flow in report.flows}
     for name in _IN_ORDER:
-        say(f"   {name}: {_counts(flows[name])}")
+        say(f"   {name}: {_describe_counts(flows[name])}")
     say(f"   {time.monotonic() - began:.1f} s")
 
 
-def _counts(flow: FlowReport) -> str:
+def _describe_counts(flow: FlowReport) -> str:
     return ", ".join(f"{flow.count(which) or 0:,} {which}" for which in ("inserted", "updated", "deleted"))
 
 

@@ -1,4 +1,4 @@
-"""A shop's database in one SQLite file: four tables, ties in every one of them."""
+"""A shop's database in one SQLite file: four tables, each with many rows of the same timestamp (ties)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CREATE INDEX orders_by_time ON orders (updated_at, id);
 CREATE INDEX order_items_by_time ON order_items (updated_at, order_id, line);
 """
 SETTLED = 3
-"""Seconds after which the newest rows lie below the source's clock by more than the `settle` of the demo."""
+"""Seconds to wait until the newest rows are older than the demo's `settle`."""
 _CITIES = ("Bergen", "Porto", "Košice", "Århus", "Kraków", None)
 _NOTES = (None, None, "gift", "leave at the door", "it's “fragile” 🎁", "line one\nline two")
 
 
 def make_shop(file: Path, *, orders: int, seed: int = 7) -> None:
-    """A shop with about three and a half rows for each order, all of them older than a day."""
+    """Make a shop with about three and a half rows for each order, all older than a day."""
     chance = random.Random(seed)  # noqa: S311 - the same shop each time
     start = datetime.now(UTC) - timedelta(days=30)
     with _shop(file) as shop:
@@ -45,7 +45,7 @@ def make_shop(file: Path, *, orders: int, seed: int = 7) -> None:
                 for n in range(1, orders // 12 + 2)
             ),
         )
-        # One catalogue import stamped every product with the same second: one tie, as wide as the table.
+        # All products have the same timestamp, as after an import of the whole catalogue: one large tie.
         shop.executemany(
             "INSERT INTO products VALUES (?, ?, ?, ?)",
             (
@@ -66,7 +66,7 @@ def add_orders(
     to_a_second: int,
     chance: random.Random,
 ) -> None:
-    """Orders and their lines, so many to a second that every batch ends inside a tie."""
+    """Add orders and their lines, with so many in one second that every batch ends inside a tie."""
     products = shop.execute("SELECT count(*) FROM products").fetchone()[0]
     customers = shop.execute("SELECT count(*) FROM customers").fetchone()[0]
     lines = []
@@ -90,7 +90,7 @@ def add_orders(
 
 
 def delete_orders(shop: sqlite3.Connection, *, first: int, count: int) -> None:
-    """Orders and their lines, gone without a trace that a cursor could find."""
+    """Delete orders and their lines, which no cursor can notice."""
     numbers = (first, first + count - 1)
     shop.execute("DELETE FROM order_items WHERE order_id BETWEEN ? AND ?", numbers)
     shop.execute("DELETE FROM orders WHERE id BETWEEN ? AND ?", numbers)
@@ -104,7 +104,7 @@ def open_shop(file: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _shop(file: Path) -> Iterator[sqlite3.Connection]:
-    """Everything in the block is one transaction."""
+    """Open the shop; everything in the block is one transaction."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(file, timeout=30)) as shop, shop:
         yield shop

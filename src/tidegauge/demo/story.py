@@ -1,4 +1,4 @@
-"""The first half of the demonstration: a first run, a second, two killed half-way, and the proof."""
+"""The first half of the demonstration: five runs, two of them killed half-way, and the proof."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidegauge.spark.session import open_session
 
 ORDERS = 55_000
 _BIG = "order_items"
-"""The table in whose middle the runs are killed."""
+"""The table that the runs are in the middle of when they are killed."""
 _PROJECT = """\
 # The demo's project: every table of a small shop, through Parquet files into DuckDB.
 pipeline: shop
@@ -55,7 +55,7 @@ sync:
 
 @dataclass(frozen=True)
 class Act:
-    """One run, by what it did to the warehouse."""
+    """What one run did to the warehouse."""
 
     title: str
     rows: int
@@ -71,7 +71,7 @@ class Ending:
     acts: tuple[Act, ...]
     verified: tuple[Verified, ...]
     taken_over: bool
-    """The plans of the killed runs are the ones that were finished, not new ones."""
+    """Whether the plans of the killed runs were finished, and not replaced by new ones."""
 
     @property
     def proven(self) -> bool:
@@ -86,14 +86,14 @@ def play(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
     say(f"A shop with {ORDERS:,} orders in SQLite; every timestamp is shared by about a hundred rows.")
     make_shop(shop_file, orders=ORDERS)
     project = load_project(file)
-    # A process has one Spark, and the second half needs one that knows Delta.
+    # A process has only one Spark session, and the second half needs one with Delta.
     open_session(project.spark, {Needs.DELTA}, light=True)
     acts: list[Act] = []
 
     def act(title: str) -> None:
         began = time.monotonic()
         report = run(project, RunOptions(), tell=tell, stop=threading.Event())
-        acts.append(_act(title, report, time.monotonic() - began))
+        acts.append(_make_act(title, report, time.monotonic() - began))
         done = acts[-1]
         say(f"   {done.rows:,} rows in {done.batches} batches, {done.seconds:.1f} s")
         say(f"   warehouse: {done.inserted:,} inserted, {done.updated:,} updated, {done.deleted:,} deleted")
@@ -120,7 +120,7 @@ def play(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
     return Ending(tuple(acts), tuple(verify(project, ())), _was_taken_over(project))
 
 
-def _act(title: str, report: RunReport, seconds: float) -> Act:
+def _make_act(title: str, report: RunReport, seconds: float) -> Act:
     for flow in report.flows:
         if flow.error:
             raise flow.error
@@ -146,7 +146,7 @@ def _change_shop(file: Path, chance: random.Random) -> None:
 
 
 def _run_and_kill(folder: Path, flow: str) -> str:
-    """Start a run of its own, listen to what it says, and kill it in the middle of a flow."""
+    """Start a run in another process, read its log lines, and kill it in the middle of a flow."""
     command = [sys.executable, "-m", "tidegauge.cli.main", "run", "--project", str(folder), "--parallel", "1"]
     victim = subprocess.Popen(  # noqa: S603
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, encoding="utf-8"

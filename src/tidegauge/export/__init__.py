@@ -1,3 +1,3 @@
 """A workflow in the words of other schedulers: Databricks, Airflow, Dagster.
-Pure text; may use model alone.
+Makes only text; may use nothing but model.
 """

@@ -1,4 +1,4 @@
-"""A workflow as a module with a DAG, for Airflow 3."""
+"""A workflow as a Python module with a DAG, for Airflow 3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow.sdk import DAG
 '''
 _MAIL = "from airflow.providers.smtp.notifications.smtp import SmtpNotifier\n"
 _TEMPLATES = (".sh", ".bash")
-"""A command that ends so is taken for the name of a file."""
+"""Endings that make Airflow take a command for the name of a template file."""
 
 
 def to_airflow(workflow: Workflow, project: str) -> str:
@@ -27,7 +27,7 @@ def to_airflow(workflow: Workflow, project: str) -> str:
     lines = [
         head,
         "with DAG(",
-        f"    dag_id={_dag_id(workflow.name or '')!r},",
+        f"    dag_id={_make_dag_id(workflow.name or '')!r},",
         f"    schedule={schedule!r},",
         f"    start_date=pendulum.datetime(2025, 1, 1, tz={workflow.timezone!r}),",
         "    catchup=False,",
@@ -37,19 +37,19 @@ def to_airflow(workflow: Workflow, project: str) -> str:
         "):",
     ]
     for task in workflow.tasks:
-        lines += _operator(task, project)
+        lines += _make_operator(task, project)
     lines += [
-        f"    {_variable(name)} >> {_variable(task.name)}"
+        f"    {_make_variable_name(name)} >> {_make_variable_name(task.name)}"
         for task in workflow.tasks
         for name in task.depends_on or ()
     ]
     return "\n".join(lines) + "\n"
 
 
-def _operator(task: Task, project: str) -> list[str]:
+def _make_operator(task: Task, project: str) -> list[str]:
     command = _literal(shlex.join(["tidegauge", *task.arguments, "--project", project]))
     return [
-        f"    {_variable(task.name)} = BashOperator(",
+        f"    {_make_variable_name(task.name)} = BashOperator(",
         f"        task_id={task.name!r},",
         f"        bash_command={command!r},",
         f"        retries={task.retries},",
@@ -59,16 +59,16 @@ def _operator(task: Task, project: str) -> list[str]:
 
 
 def _literal(command: str) -> str:
-    """As Airflow's templates leave it alone."""
+    """The command protected from Airflow's templates, which would change or load it."""
     if re.search(r"\{[{%#]", command):
         command = f"{{% raw %}}{command}{{% endraw %}}"
     return f"{command} " if command.endswith(_TEMPLATES) else command
 
 
-def _variable(task: str) -> str:
-    """No word of Python's or of this module's."""
+def _make_variable_name(task: str) -> str:
+    """A variable name that is neither a Python keyword nor a name of the module."""
     return f"task_{task}"
 
 
-def _dag_id(name: str) -> str:
+def _make_dag_id(name: str) -> str:
     return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:250]

@@ -1,4 +1,4 @@
-"""A workflow as a module of Dagster definitions: an asset for each task."""
+"""A workflow as a Python module of Dagster definitions, with an asset for each task."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def tidegauge(*arguments: str) -> dg.MaterializeResult:
 
 def to_dagster(workflow: Workflow, project: str) -> str:
     name = re.sub(r"\W", "_", workflow.name or "", flags=re.ASCII)
-    assets = ", ".join(_function(task.name) for task in workflow.tasks)
-    lines = [_HEAD, *(line for task in workflow.tasks for line in _asset(task, name, project))]
+    assets = ", ".join(_make_function_name(task.name) for task in workflow.tasks)
+    lines = [_HEAD, *(line for task in workflow.tasks for line in _make_asset(task, name, project))]
     lines += [f"job = dg.define_asset_job({name!r}, selection=[{assets}])", f"assets = [{assets}]"]
     parts = ["assets=assets", "jobs=[job]"]
     if workflow.schedule is not None:
-        lines += _schedule(workflow.schedule.text, workflow.timezone)
+        lines += _make_schedule(workflow.schedule.text, workflow.timezone)
         parts.append("schedules=[schedule]")
     if workflow.email:
-        lines += _mail(workflow.email)
+        lines += _make_mail_sensor(workflow.email)
         parts.append("sensors=[mail]")
     return "\n".join([*lines, f"defs = dg.Definitions({', '.join(parts)})"]) + "\n"
 
 
-def _asset(task: Task, group: str, project: str) -> list[str]:
+def _make_asset(task: Task, group: str, project: str) -> list[str]:
     given = [f"name={task.name!r}", f"group_name={group!r}"]
     if task.depends_on:
         given.append(f"deps={list(task.depends_on)!r}")
@@ -62,13 +62,13 @@ def _asset(task: Task, group: str, project: str) -> list[str]:
     return [
         "",
         f"@dg.asset({', '.join(given)})",
-        f"def {_function(task.name)}() -> dg.MaterializeResult:",
+        f"def {_make_function_name(task.name)}() -> dg.MaterializeResult:",
         f"    return tidegauge({arguments})",
         "",
     ]
 
 
-def _schedule(cron: str, timezone: str) -> list[str]:
+def _make_schedule(cron: str, timezone: str) -> list[str]:
     return [
         "schedule = dg.ScheduleDefinition(",
         f"    job=job, cron_schedule={cron!r}, execution_timezone={timezone!r},",
@@ -77,8 +77,8 @@ def _schedule(cron: str, timezone: str) -> list[str]:
     ]
 
 
-def _mail(email: tuple[str, ...]) -> list[str]:
-    """Its server and login are the environment's."""
+def _make_mail_sensor(email: tuple[str, ...]) -> list[str]:
+    """A sensor that sends mail when a run fails; server and login come from the environment."""
     return [
         "mail = dg.make_email_on_run_failure_sensor(",
         '    email_from=os.environ.get("SMTP_FROM", "dagster@localhost"),',
@@ -91,6 +91,6 @@ def _mail(email: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _function(task: str) -> str:
-    """No word of Python's or of this module's."""
+def _make_function_name(task: str) -> str:
+    """A function name that is neither a Python keyword nor a name of the module."""
     return f"task_{task}"

@@ -12,8 +12,8 @@ _PAUSE_MS = 60_000
 
 
 def to_databricks(workflow: Workflow, project: str) -> str:
-    """`project` is the project file's folder there. Raises ConfigError for a schedule that Quartz has no
-    words for."""
+    """The job as JSON. `project` is the project's folder on the machines where the tasks run. Raises
+    ConfigError for a schedule that Quartz cannot express."""
     job: dict[str, Any] = {"name": workflow.name, "max_concurrent_runs": 1, "queue": {"enabled": True}}
     if workflow.schedule is not None:
         job["schedule"] = {
@@ -23,7 +23,7 @@ def to_databricks(workflow: Workflow, project: str) -> str:
         }
     if workflow.email:
         job["email_notifications"] = {"on_failure": list(workflow.email)}
-    job["tasks"] = [_task(task, project) for task in workflow.tasks]
+    job["tasks"] = [_make_task(task, project) for task in workflow.tasks]
     job["environments"] = [
         {
             "environment_key": _ENVIRONMENT,
@@ -33,7 +33,7 @@ def to_databricks(workflow: Workflow, project: str) -> str:
     return json.dumps(job, indent=2, ensure_ascii=False) + "\n"
 
 
-def _task(task: Task, project: str) -> dict[str, Any]:
+def _make_task(task: Task, project: str) -> dict[str, Any]:
     made: dict[str, Any] = {"task_key": task.name}
     if task.description:
         made["description"] = task.description
