@@ -250,7 +250,7 @@ def test_the_words_of_an_opening_can_be_read_back(table: LogTable) -> None:
     epochs = table.fresh()._table.opened().epochs
     for file in (Path(table.lake.path) / "_tidegauge").iterdir():
         file.unlink()  # a copy of the table may not have it: the log says the same
-    opening = epochs._opening(epochs.standing())
+    opening = epochs._find_opening(epochs.standing())
     assert opening == DeltaEpochOpening("shop", "silver/orders", 1, (0, 4), "again", closed={0: 4})
     assert table.output.lacks((0, 4)) is None
 

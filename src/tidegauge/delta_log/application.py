@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidegauge.model.plan import Tag
 
 CLOSED = 2**63 - 1
-"""The version of an epoch that has ended: whatever comes under its name is passed over by Delta itself."""
+"""The version of an epoch that has ended. Delta skips every later commit with that application's name."""
 
 
 def application(tag: Tag) -> str:
@@ -16,7 +16,7 @@ def application(tag: Tag) -> str:
 
 
 def prefix_of(pipeline: str, flow: str) -> str:
-    """What the names of all epochs of a flow begin with, and no other flow's."""
+    """The prefix that the application names of all epochs of a flow share, and no other flow's names have."""
     return f"tidegauge/{_encode(pipeline)}/{_encode(flow)}/"
 
 
@@ -25,5 +25,5 @@ def epoch_of(name: str) -> int:
 
 
 def _encode(name: str) -> str:
-    """Only what could be taken for a part of the address, so that a person still reads it."""
+    """Escape only slashes and percent signs, so that a person can still read the name."""
     return name.replace("%", "%25").replace("/", "%2F")

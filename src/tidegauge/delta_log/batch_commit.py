@@ -1,4 +1,5 @@
-"""What outputs commit without Spark: batches that change nothing, epochs that open, columns that change."""
+"""Actions of the commits that outputs make without Spark: batches of few rows or none, opened epochs, and
+changed columns."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from tidegauge.errors import OutputDisagrees
 
 
 def refuse_catalogue(look: Snapshot) -> None:
-    """Raises OutputDisagrees where commits go through a catalogue: then the log tells neither which tags are
-    there, nor takes one of ours."""
+    """Raises OutputDisagrees where commits go through a catalogue: then the log does not show all tags, and
+    a commit that is put into it does not count."""
     if feature := catalogue_feature(look.state.features):
         raise OutputDisagrees(
             f"the table is committed to through a catalogue ({feature}), so its log does not tell which"
@@ -23,7 +24,8 @@ def refuse_catalogue(look: Snapshot) -> None:
 
 
 def batch_info(look: Snapshot, now: int, note: str, operation: str) -> Action:
-    """The `commitInfo` of a commit on top of `look`. Raises OutputDisagrees where one cannot be made so."""
+    """The `commitInfo` of a commit on top of `look`; `now` is in milliseconds. Raises OutputDisagrees for a
+    table that is committed to through a catalogue."""
     refuse_catalogue(look)
     info = commit_info(
         now,
@@ -43,7 +45,7 @@ def batch_info(look: Snapshot, now: int, note: str, operation: str) -> Action:
 
 
 def removals(look: Snapshot, now: int) -> Iterator[Action]:
-    """Every file of the table goes, with the deletion vector that it has."""
+    """A `remove` for every file of the table. Raises OutputDisagrees where the table only takes appends."""
     if look.state.is_on("delta.appendOnly"):
         raise OutputDisagrees(
             "the table has delta.appendOnly set, so its rows cannot be removed",
@@ -53,7 +55,7 @@ def removals(look: Snapshot, now: int) -> Iterator[Action]:
 
 
 def removal_of(add: Action, now: int) -> Action:
-    """What a `remove` says of a file that was added."""
+    """The `remove` for a file that this `add` put into the table; `now` is in milliseconds."""
     remove: Action = {
         "path": add["path"],
         "deletionTimestamp": now,

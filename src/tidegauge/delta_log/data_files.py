@@ -1,7 +1,7 @@
 """The rows of a Delta table's files as Arrow tables, read and written without Spark.
 
-For tables of few rows, for which a Spark job costs more than their rows do. Whatever is not plain (a feature,
-a type or a file that this module does not know for certain) raises NeedsSpark, and whoever asked takes Spark.
+For tables so small that a Spark job costs more than reading their rows. Whatever is not plain (a feature,
+a type or a file that this module does not know for certain) raises NeedsSpark, and the caller uses Spark.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CHANGE_DATA = "_change_data"
 _PHYSICAL, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _KNOWN_OF_FIELDS = {"comment", _PHYSICAL, _ID, "delta.typeChanges"}
 _LEGACY = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
-"""Dates before 1582 in the files of Spark 2 are of another calendar."""
+"""Files of Spark 2 have these keys: their dates before 1582 are of another calendar."""
 _SPARK = {b"org.apache.spark.version": b"4.2.0"}
-"""Says that dates before 1582 are of the calendar that Spark has used since its version 3."""
+"""Tells readers that dates before 1582 are of the calendar that Spark uses since version 3."""
 
 
 class NeedsSpark(Exception):
@@ -42,14 +42,16 @@ class NeedsSpark(Exception):
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The columns of a table, and what each is called in files."""
+    """The columns of a table, and the name that each has in data files."""
 
     schema: pa.Schema
     inside: Mapping[str, str]
+    """The name of each column in data files."""
     ids: Mapping[str, int]
+    """The Parquet field id of each column that has one."""
     partition_by: tuple[str, ...]
     strict: bool
-    """A column must not be NULL, or is looked at by Spark before it is written."""
+    """Whether a column is NOT NULL, or has metadata that Spark checks or fills it by."""
 
     @classmethod
     def of(cls, state: TableState) -> FileColumns:
@@ -72,11 +74,12 @@ class FileColumns:
         return cls(pa.schema(fields), inside, ids, by, strict)
 
     def read(self, folder: Path, action: Action, *besides: pa.Field) -> pa.Table:
-        """The rows of a file that an `add`, `remove` or `cdc` names; `besides`: columns that only it has."""
+        """The rows of a file that an `add`, `remove` or `cdc` names; `besides`: further columns of that file,
+        which the table does not have."""
         return self._read([*self.schema, *besides], folder, action)
 
     def read_column(self, folder: Path, adds: Iterable[Action], name: str) -> pa.ChunkedArray:
-        """One column of all these files."""
+        """One column, from all these files."""
         import pyarrow as pa
 
         field = self.schema.field(name)
@@ -114,12 +117,13 @@ class FileColumns:
         return pa.table(columns, schema=pa.schema(fields))
 
     def write(self, store: Store, rows: pa.Table, state: TableState, *, feed: bool = False) -> list[Action]:
-        """New files with these rows, one for each partition, and the `add` of each, or the `cdc` of a feed.
+        """Write these rows to new files, one for each partition, and return the `add` of each file, or its
+        `cdc` for a change feed.
 
-        They are whole and durable, and no part of the table before a commit names them.
+        The files are complete and durable, but no part of the table before a commit names them.
         """
         return [
-            self._write_one(store, part, self._name(values), state, feed=feed)
+            self._write_one(store, part, self._map_partition_values(values), state, feed=feed)
             for values, part in self.split(rows)
         ]
 
@@ -152,11 +156,11 @@ class FileColumns:
         stats = find_stats(shown, state.properties)
         return {"add": {**action, "modificationTime": int(time.time() * 1000), "stats": json.dumps(stats)}}
 
-    def _name(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
+    def _map_partition_values(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
         return {self.inside[name]: value for name, value in zip(self.partition_by, values, strict=True)}
 
     def split(self, rows: pa.Table) -> list[tuple[tuple[str | None, ...], pa.Table]]:
-        """By the text of the partition's values, without the columns that say which."""
+        """The rows of each partition, without the partition columns, with the partition's values as text."""
         if not self.partition_by:
             return [((), rows)] if rows.num_rows else []
         import pyarrow as pa
@@ -179,7 +183,8 @@ def _drop_rows(table: pa.Table, places: np.ndarray[Any, Any]) -> pa.Table:
 
 
 def say_value(value: Any) -> str | None:
-    """A partition's value as a log has it. An empty text would be NULL there, and is not taken."""
+    """A partition's value as the log has it. Raises NeedsSpark for an empty text, which would be NULL there,
+    and for other types."""
     match value:
         case None:
             return None
@@ -207,7 +212,7 @@ def _repeat(text: str | None, type_of: pa.DataType, times: int) -> pa.Array:
 
 
 def _fit(column: pa.ChunkedArray, type_of: pa.DataType) -> pa.ChunkedArray:
-    """A column of a file as the table has it by now: wider, or with more fields."""
+    """Convert a file's column to the table's present type, which may be wider or have more fields."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as t
@@ -219,7 +224,7 @@ def _fit(column: pa.ChunkedArray, type_of: pa.DataType) -> pa.ChunkedArray:
         if t.is_struct(type_of) and t.is_struct(have):
             return pa.chunked_array([_fit_struct(column.combine_chunks(), type_of)])
         if t.is_timestamp(have) and t.is_timestamp(type_of) and not have.tz and type_of.tz:
-            return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")  # as INT96 is kept
+            return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")  # INT96 has no zone
         if _is_wider(type_of, have):
             return column.cast(type_of)
     except pa.ArrowException as error:
@@ -244,7 +249,8 @@ def _fit_struct(column: pa.StructArray, type_of: pa.StructType) -> pa.StructArra
 
 
 def _is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Or the same but for the names that files have inside of lists and maps."""
+    """Whether both types are of one kind, so that the table's can be the file's, widened. Lists and maps:
+    whether only the names differ that files give to their elements."""
     import pyarrow.types as t
 
     if t.is_list(wide) and t.is_list(narrow):
@@ -293,7 +299,7 @@ def _arrow_type(part: Any, *, mapped: bool) -> pa.DataType:
 
 
 def _is_strict(part: Any) -> bool:
-    """Something inside must not be NULL, or is looked at by Spark."""
+    """Whether anything inside the type is NOT NULL, or has metadata that Spark checks or fills it by."""
     match part:
         case {"type": "struct", "fields": fields}:
             return any(

@@ -1,4 +1,5 @@
-"""Which rows of a file a Delta log has marked as deleted: a bitmap, in the log or in a file of its own."""
+"""Reads deletion vectors: which rows of a data file are deleted. A vector is a bitmap, in the log or in a
+file of its own."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _MAGIC, _PLAIN, _WITH_RUNS = 1681511377, 12346, 12347
 _UUID = 20
-"""Digits of one."""
+"""Z85 digits of a UUID."""
 _ARRAY = 4096
-"""Values of a part that are written one by one, at most."""
+"""The most values that a part of a bitmap lists one by one; beyond that it is bits."""
 
 
 def read_deleted(folder: Path, vector: Action) -> np.ndarray[Any, Any]:
-    """The places of the rows that are deleted. Raises ValueError or OSError where that cannot be read."""
+    """The positions of the deleted rows. Raises ValueError or OSError where the vector cannot be read."""
     import numpy as np
 
     kind, text = vector["storageType"], vector["pathOrInlineDv"]
     if kind == "i":
-        body = _decode(text)[: vector["sizeInBytes"]]
+        body = _decode_z85(text)[: vector["sizeInBytes"]]
     elif kind == "u":
-        name = f"deletion_vector_{uuid.UUID(bytes=_decode(text[-_UUID:]))}.bin"
+        name = f"deletion_vector_{uuid.UUID(bytes=_decode_z85(text[-_UUID:]))}.bin"
         body = _cut(Path(folder, text[:-_UUID], name), vector)
     else:
         raise ValueError(f"a deletion vector of kind {kind}")
@@ -48,6 +49,7 @@ def read_deleted(folder: Path, vector: Action) -> np.ndarray[Any, Any]:
 
 
 def _cut(path: Path, vector: Action) -> bytes:
+    """The bytes of one vector in a file of several. Raises ValueError where its checksum differs."""
     with path.open("rb") as file:
         file.seek(int(vector.get("offset") or 1))
         (size,) = struct.unpack(">i", file.read(4))
@@ -57,8 +59,8 @@ def _cut(path: Path, vector: Action) -> bytes:
     return body
 
 
-def _decode(text: str) -> bytes:
-    """Of Z85: five digits stand for four bytes."""
+def _decode_z85(text: str) -> bytes:
+    """Decode Z85, where five digits stand for four bytes."""
     found = bytearray()
     for at in range(0, len(text), 5):
         number = 0
@@ -69,7 +71,7 @@ def _decode(text: str) -> bytes:
 
 
 def _read_bitmap(body: bytes, at: int) -> tuple[np.ndarray[Any, Any], int]:
-    """A Roaring bitmap of 32 bits in its portable form, and where it ends."""
+    """The values of a 32-bit Roaring bitmap in its portable form, and the offset where it ends."""
     import numpy as np
 
     (cookie,) = struct.unpack_from("<I", body, at)
@@ -87,7 +89,7 @@ def _read_bitmap(body: bytes, at: int) -> tuple[np.ndarray[Any, Any], int]:
     heads = np.frombuffer(body, "<u2", parts * 2, at).reshape(-1, 2).astype(np.int64)
     at += parts * 4
     if not runs or parts >= 4:
-        at += parts * 4  # where each part begins, which follows from the parts themselves
+        at += parts * 4  # skip the offsets of the parts: they are read one after the other
     found = [np.empty(0, dtype=np.int64)]
     for number, (key, least) in enumerate(heads):
         size = int(least) + 1

@@ -1,4 +1,4 @@
-"""What a log says of a file's values, so that readers can leave the file out."""
+"""The statistics of a data file in the log, by which readers skip files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _COLUMNS = 32
-"""As many as Delta looks at where nobody says otherwise."""
+"""How many leading columns get statistics: Delta's default."""
 _LONG = 32
-"""Longer texts would have to be cut, which bounds nothing from above."""
-_CHOSEN = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
+"""Characters. A longer text gets no bounds: cut short, it would be no upper bound."""
+_CHOICES = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
 
 
 def find_stats(rows: pa.Table, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Of types whose values are exact as JSON; a value that is not given bounds nothing. Where the table's
-    owner chose columns, only how many rows there are."""
+    """The `stats` of a file with these rows, for columns whose values are exact as JSON. Only the row count
+    where a property of the table chooses the columns."""
     import pyarrow.compute as pc
 
     stats: dict[str, Any] = {"numRecords": rows.num_rows}
-    if any(name in properties for name in _CHOSEN):
+    if any(name in properties for name in _CHOICES):
         return stats
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -34,7 +34,7 @@ def find_stats(rows: pa.Table, properties: Mapping[str, str]) -> dict[str, Any]:
         if column.null_count == rows.num_rows:
             continue
         ends = pc.min_max(column)
-        low, high = _say(ends["min"], up=False), _say(ends["max"], up=True)
+        low, high = _render(ends["min"], up=False), _render(ends["max"], up=True)
         if low is not None and high is not None:
             least[name], greatest[name] = low, high
     return {**stats, "minValues": least, "maxValues": greatest, "nullCount": nulls, "tightBounds": True}
@@ -47,8 +47,9 @@ def _is_bounded(type_of: pa.DataType) -> bool:
     return any(check(type_of) for check in checks)
 
 
-def _say(value: pa.Scalar, *, up: bool) -> Any:
-    """A moment is written to the millisecond, and bounds what lies inside it."""
+def _render(value: pa.Scalar, *, up: bool) -> Any:
+    """A bound as JSON; None where it cannot be given. Timestamps are rounded to milliseconds: the lower bound
+    down, the upper bound (`up`) up."""
     import pyarrow.types as t
 
     try:

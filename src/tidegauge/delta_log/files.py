@@ -1,4 +1,4 @@
-"""Where the files are that a Delta log names, and whether they are there."""
+"""Where the files are that a Delta log names, and whether they exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _UUID_DIGITS = 20
 
 
 def paths_of(action: Action) -> Iterator[str]:
-    """The data file and its deletion vector: below the table's folder, or in full where it is not."""
+    """The paths of the data file and of its deletion vector's file: relative to the table's folder, or
+    absolute for files elsewhere."""
     yield unquote(action["path"])
     vector = action.get("deletionVector")
     if not vector:
@@ -39,11 +40,11 @@ def paths_of(action: Action) -> Iterator[str]:
             name = uuid.UUID(bytes=base64.b85decode(digits.translate(_TO_PYTHON)))
             yield f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
         case _:
-            pass  # it stands in the log itself
+            pass  # the vector is stored in the log itself
 
 
 def find_missing(lake: Lake, paths: Iterable[str]) -> set[str]:
-    """Those that are not there. What lies on a store of another kind is taken to be there."""
+    """The paths whose files do not exist. A file on another kind of store is assumed to exist."""
     wanted = list(dict.fromkeys(paths))
     found = ask_each(lambda path: _is_there(lake, path), wanted, remote=lake.on_s3)
     return {path for path, there in zip(wanted, found, strict=True) if not there}
@@ -56,7 +57,7 @@ def _is_there(lake: Lake, path: str) -> bool:
         bucket, _, key = rest.lstrip("/").partition("/")
         return _is_on_s3(replace(lake, path=f"s3a://{bucket}"), key)
     if scheme == "file":
-        return os.path.exists("/" + rest.lstrip("/"))  # noqa: PTH110 - thousands of them
+        return os.path.exists("/" + rest.lstrip("/"))  # noqa: PTH110 - Path is slow for thousands of files
     if scheme:
         return True
     if lake.on_s3:

@@ -1,4 +1,5 @@
-"""The versions of a Delta table that were not read yet, from its log alone: no Spark job, many at once."""
+"""The versions of a Delta table that were not read yet, from its log alone: no Spark job, many tables at
+once."""
 
 from __future__ import annotations
 
@@ -21,20 +22,20 @@ _CHUNK = 64
 
 
 def history(location: str, *, after: int | None, storage: Lake | None = None) -> History:
-    """The table at a local path, `file:` or `s3a://` location, and each version past `after`.
+    """The table at a local path, `file:` or `s3a://` location, and each version after `after`.
 
-    None is the beginning: every version whose commit is there. With `model.versions.LATEST`, or any version
+    `after` None: every version whose commit still exists. With `model.versions.LATEST`, or any version
     that is not below the newest, only the table's present is read. `storage` has the endpoint, region and
     keys for S3. Raises TableMissing, SourceUnreachable, or SourceError for a log that cannot be understood
     and for a feature that cannot be read.
     """
     lake = lake_of(location, storage)
-    with _translating(location):
+    with _translate_errors(location):
         log = ListedLog(lake)
         if log.latest is None:
             raise missing_error(location, lake)
         begin = min(log.commits, default=log.latest) - 1 if after is None else after
-        versions, state = _versions(location, lake, log, begin, log.latest)
+        versions, state = _read_versions(location, lake, log, begin, log.latest)
         newest = log.commit(log.latest)
         refuse_unreadable(location, state)
         return History(
@@ -52,14 +53,15 @@ def history(location: str, *, after: int | None, storage: Lake | None = None) ->
             properties=state.properties,
             reader=state.protocol["minReaderVersion"],
             features=state.features,
-            readable=partial(_readable, location, lake),
+            readable=partial(_is_readable, location, lake),
         )
 
 
 def histories(
     wanted: Mapping[str, tuple[str, int | None, Lake | None]], parallel: int = 16
 ) -> dict[str, History | TidegaugeError]:
-    """By name, of location, `after` and storage. What stops one table is its answer, and stops no other."""
+    """The history of each table, read at once. `wanted`: by name, the table's location, `after` and storage.
+    An error of one table is returned as its answer, and does not stop the others."""
     return each(
         {
             name: partial(history, location, after=after, storage=storage)
@@ -72,12 +74,12 @@ def histories(
 def version_at(location: str, timestamp: str | datetime, storage: Lake | None = None) -> int:
     """The newest version committed at or before a moment, by the commits' own times.
 
-    A moment without a zone is in UTC. Raises SourceError that names the range for one before the first
-    commit that is there, or to come.
+    A moment without a zone is in UTC. Raises SourceError, which names the range, for a moment before the
+    oldest commit that still exists, or in the future.
     """
-    wanted = _moment(timestamp)
+    wanted = _parse_moment(timestamp)
     lake = lake_of(location, storage)
-    with _translating(location):
+    with _translate_errors(location):
         log = ListedLog(lake)
         if log.latest is None:
             raise missing_error(location, lake)
@@ -105,16 +107,16 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
 
 
 def commit_time(location: str, version: int, storage: Lake | None = None) -> datetime | None:
-    """When a version was committed, by its own words; None where its commit does not say, or is gone."""
-    with _translating(location):
+    """When a version was committed, as its commit says; None where the commit does not say, or is gone."""
+    with _translate_errors(location):
         body = ListedLog(lake_of(location, storage)).commit(version)
         return time_of(body) if body else None
 
 
-def _versions(
+def _read_versions(
     location: str, lake: Lake, log: ListedLog, after: int, latest: int
 ) -> tuple[tuple[Version, ...], TableState]:
-    """Those past `after`, and the state at the latest."""
+    """The versions after `after`, and the table's state at `latest`."""
     numbers = range(after + 1, latest + 1)
     state = log.state(after) if after < latest else None
     found: list[Version] = []
@@ -128,17 +130,17 @@ def _versions(
         state = state.after(commit.facts) if state else log.state(number)
         if state is not None and "protocol" in commit.facts:
             refuse_unreadable(location, state)
-        version = _version(commit, state)
+        version = _make_version(commit, state)
         if version.feed or version.only_adds:
             needed[number] = [path for action in commit.needed for path in paths_of(action)]
         found.append(version)
     state = state or log.state(latest)
     if state is None:
-        raise ValueError(_gap(log, latest))
+        raise ValueError(_describe_gap(log, latest))
     return tuple(_note_missing(lake, found, needed)), state
 
 
-def _version(commit: Commit, state: TableState | None) -> Version:
+def _make_version(commit: Commit, state: TableState | None) -> Version:
     return Version(
         number=commit.version,
         at=commit.at,
@@ -153,7 +155,7 @@ def _version(commit: Commit, state: TableState | None) -> Version:
 
 
 def _note_missing(lake: Lake, found: list[Version], needed: Mapping[int, list[str]]) -> list[Version]:
-    """Each version with those of the files it needs that are not there."""
+    """The versions, each with the paths of the files that it needs and that do not exist."""
     lost = find_missing(lake, (path for paths in needed.values() for path in paths))
     if not lost:
         return found
@@ -163,15 +165,15 @@ def _note_missing(lake: Lake, found: list[Version], needed: Mapping[int, list[st
     ]
 
 
-def _readable(location: str, lake: Lake, version: int) -> bool:
-    with _translating(location):
+def _is_readable(location: str, lake: Lake, version: int) -> bool:
+    with _translate_errors(location):
         files = ListedLog(lake).files(version)
         return files is not None and not find_missing(
             lake, (path for file in files for path in paths_of(file))
         )
 
 
-def _gap(log: ListedLog, latest: int) -> str:
+def _describe_gap(log: ListedLog, latest: int) -> str:
     lost = next((number for number in range(latest, -1, -1) if number not in log.commits), None)
     return (
         "no commit says what columns the table has"
@@ -180,7 +182,7 @@ def _gap(log: ListedLog, latest: int) -> str:
     )
 
 
-def _moment(text: str | datetime) -> datetime:
+def _parse_moment(text: str | datetime) -> datetime:
     try:
         moment = text if isinstance(text, datetime) else datetime.fromisoformat(text.strip())
     except ValueError:
@@ -196,7 +198,7 @@ def _show(moment: datetime | None) -> str:
 
 
 @contextlib.contextmanager
-def _translating(location: str) -> Iterator[None]:
+def _translate_errors(location: str) -> Iterator[None]:
     try:
         yield
     except OutputError as error:
@@ -204,5 +206,5 @@ def _translating(location: str) -> Iterator[None]:
     except OSError as error:
         raise unreachable(location, error) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        # What a log says may be well-formed JSON and no log all the same.
+        # A file may be well-formed JSON and still not be a Delta log.
         raise damaged_error(location, error) from error

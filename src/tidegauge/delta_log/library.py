@@ -1,4 +1,4 @@
-"""How delta-rs reaches the place that we reach: the library, a table's address and its storage options."""
+"""What delta-rs needs to open a table: the library itself, the table's address and its storage options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def address(lake: Lake) -> str:
 
 
 def options(lake: Lake) -> dict[str, str] | None:
-    """Bounded like our own requests, so that a store which is not there is an error within seconds."""
+    """Storage options for S3; None on a local disk. Timeouts are as short as those of our own requests, so
+    that a store which does not answer is an error within seconds."""
     if not lake.on_s3:
         return None
     settings = settings_of(lake)
@@ -55,8 +56,8 @@ def options(lake: Lake) -> dict[str, str] | None:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether the library gave up, as it does in a process that was forked after its first use. What it then
-    raises is no Exception, and has no class that could be imported."""
+    """Whether the library panicked, as it does in a process that was forked after its first use. A panic is
+    no Exception, and its class cannot be imported."""
     return type(error).__name__ == "PanicException"
 
 

@@ -1,4 +1,4 @@
-"""Which files a Delta log has: commits, checkpoints that are whole, and checksums."""
+"""Which files a Delta log has: commits, complete checkpoints, and checksums."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ class LogFiles:
     commits: frozenset[int]
     checksums: frozenset[int]
     checkpoints: Mapping[int, tuple[str, ...]]
-    """By version, the names of the files that are one whole checkpoint."""
+    """By version, the names of the files that make up one complete checkpoint."""
 
     @property
     def latest(self) -> int | None:
-        """None where there is no log."""
+        """The newest version; None where there is no log."""
         return max([*self.commits, *self.checkpoints], default=None)
 
     def checkpoint_before(self, version: int) -> int | None:
-        """That of the newest checkpoint up to a version."""
+        """The version of the newest checkpoint up to this version; None where there is none."""
         return max((number for number in self.checkpoints if number <= version), default=None)
 
 
 def list_log(store: Store, folder: Path | None = None) -> LogFiles:
-    """`folder`: the log's own, on a local disk; then only names are asked for, not the size of each file."""
+    """`folder`: the log's folder, if it is on a local disk; then only names are listed, not the size of each
+    file."""
     commits, checksums = set(), set()
     found: dict[tuple[int, str], list[str]] = {}
     for name in _names(store, folder):
@@ -45,7 +46,8 @@ def list_log(store: Store, folder: Path | None = None) -> LogFiles:
         elif match := _CHECKSUM.fullmatch(name):
             checksums.add(int(match[1]))
         elif match := _CHECKPOINT.fullmatch(name):
-            # Parts belong together by their number; any other name is a whole one, and one is enough.
+            # Parts that give the same number of parts belong together. Any other file is a checkpoint by
+            # itself; of several for one version, one is enough.
             found.setdefault((int(match[1]), match[3] or name), []).append(name)
     checkpoints = {
         version: tuple(sorted(names))

@@ -1,4 +1,4 @@
-"""Where the log of a Delta table is, and the sentences for what stops us on the way to it."""
+"""Where the log of a Delta table is, and the errors for a log that cannot be reached or read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Answer = TypeVar("Answer")
 
 
 def lake_of(location: str, storage: Lake | None) -> Lake:
-    """The table's own folder, reached as `storage` says. Raises SourceError for a store of another kind."""
+    """The table's folder, with the endpoint, region and keys of `storage`. Raises SourceError for a kind of
+    store that is not supported."""
     try:
         path = resolve(location)
     except ValueError as error:
@@ -41,7 +42,8 @@ def lake_of(location: str, storage: Lake | None) -> Lake:
 
 
 def each(asked: Mapping[str, Callable[[], Answer]], *, parallel: int) -> dict[str, Answer | TidegaugeError]:
-    """Every answer by its table's name, at once. What stops one table is its answer, and stops no other."""
+    """Call every function at once and return the answers by table name. An error of one table is returned as
+    its answer, and does not stop the others; only RuntimeMissing is raised."""
 
     def one(name: str) -> Answer | TidegaugeError:
         try:
@@ -63,7 +65,7 @@ def each(asked: Mapping[str, Callable[[], Answer]], *, parallel: int) -> dict[st
 
 def missing_error(location: str, lake: Lake, error: Exception | None = None) -> SourceError:
     if lake.on_s3:
-        # delta-rs calls a bucket that is not there, or not ours to see, a missing table too.
+        # delta-rs also reports a missing table for a bucket that does not exist or may not be read.
         try:
             there = next(iter(open_store(lake).list(LOG)), None) is not None
         except OutputError as refused:

@@ -1,4 +1,4 @@
-"""The log of a Delta table, listed once: its commits, and what it says of the table at any version."""
+"""The log of a Delta table, listed once: its commits, and the table's state and files at any version."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tidegauge.model.spec import Lake
 from tidegauge.storage.store import open_store
 
 _AT_ONCE = 16
-"""Requests over a network, for one table."""
+"""How many requests over a network run at once for one table."""
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
 class ListedLog:
-    """Listed when it is made. Raises OutputError where the store refuses, ValueError for a damaged file."""
+    """Lists the log when it is made. Raises OutputError where the store refuses, ValueError for a damaged
+    file."""
 
     def __init__(self, lake: Lake) -> None:
         self.store = open_store(lake)
@@ -34,23 +35,23 @@ class ListedLog:
 
     @property
     def latest(self) -> int | None:
-        """None where there is no log."""
+        """The newest version; None where there is no log."""
         return self._listing.latest
 
     def commit(self, version: int) -> bytes | None:
-        """None where it is gone, or goes just now."""
+        """The body of a commit; None where its file is gone."""
         if version not in self._read:
             there = version in self.commits
             self._read[version] = self.store.get(commit_path(version)) if there else None
         return self._read[version]
 
     def bodies(self, versions: Sequence[int]) -> Iterator[bytes | None]:
-        """Those commits in that order, several at once where each is a request over the network."""
+        """The bodies of these commits, in this order; over a network several are read at once."""
         return ask_each(self.commit, versions, remote=self.store.remote)
 
     def state(self, version: int) -> TableState | None:
-        """None where the log does not reach back that far."""
-        found = self._checksum(version)
+        """The table's state at a version; None where the log does not reach back that far."""
+        found = self._read_checksum(version)
         checkpoint = self._checkpoint(version)
         behind = range(version, checkpoint.version if checkpoint else -1, -1)
         for start in range(0, len(behind), _AT_ONCE):
@@ -67,8 +68,8 @@ class ListedLog:
         return TableState(found["protocol"], found["metaData"]) if len(found) == 2 else None
 
     def files(self, version: int, fields: Sequence[str] = ()) -> list[Action] | None:
-        """Every file of the table at a version, by path and deletion vector, with these `fields` besides;
-        None where the log does not reach back that far."""
+        """The `add` of every file of the table at a version; None where the log does not reach back that far.
+        An `add` from a checkpoint has its path, its deletion vector and these `fields` only."""
         checkpoint = self._checkpoint(version)
         numbers = range(checkpoint.version + 1 if checkpoint else 0, version + 1)
         commits = []
@@ -80,15 +81,15 @@ class ListedLog:
         return list(live_files(reversed(commits), held))
 
     def _checkpoint(self, version: int) -> Checkpoint | None:
-        """The newest up to a version."""
+        """The newest checkpoint up to a version."""
         found = self._listing.checkpoint_before(version)
         if found is None:
             return None
         return Checkpoint(found, self._listing.checkpoints[found], self.store, self._folder)
 
-    def _checksum(self, version: int) -> dict[str, Action]:
-        """Spark leaves one beside each commit, which says all of it in one small file. It is allowed to be
-        missing, and to be of no use."""
+    def _read_checksum(self, version: int) -> dict[str, Action]:
+        """`protocol` and `metaData` from the small checksum file that Spark writes beside each commit. Empty
+        where the file is missing or unusable, which Delta allows."""
         if version not in self._listing.checksums or version not in self.commits:
             return {}
         try:
@@ -101,7 +102,7 @@ class ListedLog:
 def ask_each(
     ask: Callable[[Question], Answer], about: Sequence[Question], *, remote: bool
 ) -> Iterator[Answer]:
-    """The answers in the order of the questions, several at once where each is a request over the network."""
+    """The answers in the order of the questions; with `remote`, several are asked at once."""
     if not remote or len(about) < 2:
         return map(ask, about)
     with ThreadPoolExecutor(min(_AT_ONCE, len(about))) as pool:

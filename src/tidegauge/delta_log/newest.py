@@ -1,7 +1,7 @@
 """The newest version of a Delta table, found and added to without Spark and most often without a listing.
 
-It is found by asking for the next commit until there is none: from where the last look ended, or from the
-last checkpoint on. What a commit says is not kept between looks, since a table can be made anew.
+It is found by asking for the next commit until there is none, starting where the last look ended or at the
+last checkpoint. Commits are not cached between looks, since a table can be dropped and made anew.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from tidegauge.model.lazy import lazy
 from tidegauge.storage.store import Store
 
 _STEPS = 24
-"""Commits that are asked for one by one before the folder is listed."""
+"""How many commits are asked for one by one before the folder is listed."""
 _LATEST = 5
-"""Commits of which the size that is noted is looked for: one that changes no row has none."""
+"""How many of the newest commits are searched for a noted size: a commit that changes no row has none."""
 _SHORT = 200
-"""Commits of a log without a checkpoint that are still read for the size of a table."""
+"""The most commits that are read to find a table's size, where the log has no checkpoint."""
 _RESTORE = "restore its _delta_log, or the whole table; nothing was changed"
 
 
 @dataclass(frozen=True)
 class NotedSize:
+    """How many data files a table has, and how many bytes they are."""
+
     files: int
     bytes: int
 
 
 class Snapshot:
-    """The log as it was at one moment; it is read backwards, and only as far as someone asks."""
+    """The log as it was at one moment; it is read backwards, and only as far as needed."""
 
     def __init__(self, store: Store, version: int, read: dict[int, Commit], checkpoint: int | None) -> None:
         self._store = store
@@ -47,16 +49,16 @@ class Snapshot:
         self._checkpoint = checkpoint
 
     def since_checkpoint(self) -> Iterator[Commit]:
-        """Newest first, those that the checkpoint does not cover."""
-        return self._back(self.version, -1 if self._checkpoint is None else self._checkpoint)
+        """The commits after the checkpoint, newest first."""
+        return self._read_back(self.version, -1 if self._checkpoint is None else self._checkpoint)
 
     def commits(self) -> Iterator[Commit]:
-        """Newest first, as far back as the log still has them."""
-        return self._back(self.version, -1)
+        """All commits that the log still has, newest first."""
+        return self._read_back(self.version, -1)
 
     def transactions(self, prefix: str) -> dict[str, int]:
-        """Of the applications whose name begins so, as the newest commit says that has any of them; where
-        only the checkpoint has, all of them."""
+        """The versions of the applications whose name is this prefix and a number: those in the newest commit
+        that has any, or else all that the checkpoint has."""
         for commit in self.since_checkpoint():
             found = _find_numbered(commit.transactions, prefix)
             if found:
@@ -65,18 +67,18 @@ class Snapshot:
 
     @lazy
     def checkpoint_transactions(self) -> dict[str, int]:
-        """By application, its last version that the checkpoint has; none where there is no checkpoint."""
+        """The last version of each application in the checkpoint; empty where there is no checkpoint."""
         with self._reading_checkpoint() as checkpoint:
             return checkpoint.transactions() if checkpoint else {}
 
     def checkpoint_actions(self, kind: str) -> list[Action]:
-        """Of one kind, as the checkpoint has them; none where there is no checkpoint."""
+        """The checkpoint's actions of one kind; empty where there is no checkpoint."""
         with self._reading_checkpoint() as checkpoint:
             return checkpoint.actions(kind) if checkpoint else []
 
     @lazy
     def state(self) -> TableState:
-        """Protocol and metadata that hold now."""
+        """The table's protocol and metadata at this version."""
         found: dict[str, Action] = {}
         for commit in self.since_checkpoint():
             found = commit.facts | found
@@ -91,15 +93,16 @@ class Snapshot:
         return TableState(found["protocol"], found["metaData"])
 
     def files(self) -> Iterator[Action]:
-        """The `add` of every file that the table has now, each as it was last said."""
+        """The `add` of every file of the table at this version."""
         return live_files(self.since_checkpoint(), self._checkpoint_files())
 
     def is_empty(self) -> bool:
-        """No file, or none that is known to have a row."""
+        """Whether the table has no file, or only files that are known to have no row."""
         return all(_rows(add) == 0 for add in self.files())
 
     def _read_noted_size(self, version: int) -> NotedSize | None:
-        """How large the table was, as the writer of a version has noted it; None where nobody has."""
+        """The table's size that the writer of a version noted in its checksum file; None where there is
+        none."""
         body = self._store.get(f"{LOG}/{version:020}.crc")
         try:
             said = json.loads(body or b"")
@@ -108,8 +111,8 @@ class Snapshot:
             return None
 
     def find_size(self) -> NotedSize | None:
-        """As it was noted last, with what has come since; or as a short log says it. None where only a long
-        one would tell."""
+        """The table's size: the last noted one plus the files added since, or counted from a short log. None
+        where only reading a long log would tell."""
         since: list[int] = []
         for commit in itertools.islice(self.commits(), _LATEST):
             noted = self._read_noted_size(commit.version)
@@ -121,12 +124,12 @@ class Snapshot:
         sizes = [int(add.get("size") or 0) for add in self.files()]
         return NotedSize(len(sizes), sum(sizes))
 
-    def _back(self, start: int, end: int) -> Iterator[Commit]:
+    def _read_back(self, start: int, end: int) -> Iterator[Commit]:
         for version in range(start, end, -1):
             commit = self._read.get(version) or _load(self._store, version)
             if commit is None:
                 if self._checkpoint is None:
-                    # The newest was found without it: a log need not say which checkpoint is its last.
+                    # `look` may not have found the checkpoint: a log need not have `_last_checkpoint`.
                     self._checkpoint = list_log(self._store).checkpoint_before(self.version)
                 if self._checkpoint is None or version > self._checkpoint:
                     raise damaged_error(self._store, f"its version {version} is gone")
@@ -137,7 +140,7 @@ class Snapshot:
         yield from self.checkpoint_actions("add")
 
     @lazy
-    def _opened(self) -> Checkpoint | None:
+    def _opened_checkpoint(self) -> Checkpoint | None:
         if self._checkpoint is None:
             return None
         return open_checkpoint(self._store, self._checkpoint)
@@ -145,7 +148,7 @@ class Snapshot:
     @contextmanager
     def _reading_checkpoint(self) -> Iterator[Checkpoint | None]:
         try:
-            yield self._opened
+            yield self._opened_checkpoint
         except (OSError, ValueError, KeyError) as error:
             raise OutputDisagrees(
                 f"the checkpoint {self._checkpoint} of the Delta table at {self._store.place} cannot be read:"
@@ -155,22 +158,22 @@ class Snapshot:
 
 
 class Log:
-    """Of one table's folder."""
+    """The log in one table's folder."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._hint: int | None = None
+        self._last_seen: int | None = None
 
     def look(self) -> Snapshot | None:
-        """None while there is no table."""
+        """The newest version; None while there is no table."""
         read: dict[int, Commit] = {}
         checkpoint = last_checkpoint(self.store)
-        start = max(self._hint or 0, 0 if checkpoint is None else checkpoint)
+        start = max(self._last_seen or 0, 0 if checkpoint is None else checkpoint)
         if self._step(start, read) is None and start != checkpoint:
-            # Nothing was ever there, the table was made anew, or its first commits are gone.
+            # There is no table yet, it was made anew, or its first commits are gone.
             listed = self._list()
             if listed is None:
-                self._hint = None
+                self._last_seen = None
                 return None
             start, checkpoint = listed
         newest = start
@@ -179,7 +182,7 @@ class Log:
             if newest - start > _STEPS and (listed := self._list()):
                 start = newest = max(newest, listed[0])
                 checkpoint = listed[1]
-        self._hint = newest
+        self._last_seen = newest
         return Snapshot(self.store, newest, read, checkpoint)
 
     def put(self, version: int, actions: Sequence[Action]) -> bool:
@@ -187,13 +190,15 @@ class Log:
         return put_commit(self.store, version, actions)
 
     def _step(self, version: int, read: dict[int, Commit]) -> Commit | None:
+        """Load a commit and keep it in `read`; None where there is none."""
         commit = _load(self.store, version)
         if commit is not None:
             read[version] = commit
         return commit
 
     def _list(self) -> tuple[int, int | None] | None:
-        """The newest version, and that of the newest checkpoint, from the folder itself."""
+        """The newest version and the newest checkpoint's version, by listing the folder; None where there is
+        no log."""
         found = list_log(self.store)
         if found.latest is None:
             return None

@@ -1,4 +1,4 @@
-"""What a Delta table asks of who reads or writes it: protocol, table features and properties at a version."""
+"""What a Delta table demands of its readers and writers: protocol, table features and properties."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _READABLE = {
     "variantShredding",
     "variantType",
 }
-"""What a reader has to know and Delta on Spark does; `-preview` behind a name changes nothing."""
+"""The reader features that Delta on Spark knows. A name with the suffix `-preview` is the same feature."""
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What holds from one version on until a later one says otherwise."""
+    """A table's protocol and metadata, valid from one version until a later commit changes them."""
 
     protocol: Action
     metadata: Action
@@ -69,23 +69,23 @@ class TableState:
         return str(self.properties.get(name)).lower() == "true"
 
     def after(self, facts: Mapping[str, Action]) -> TableState:
-        """With what a commit has set."""
+        """The state after a commit that sets these facts (`Commit.facts`)."""
         if not facts:
             return self
         return TableState(facts.get("protocol", self.protocol), facts.get("metaData", self.metadata))
 
 
 def catalogue_feature(features: Iterable[str]) -> str | None:
-    """The table feature, if there is one, under which a catalogue takes the commits: it knows of some that
-    the log does not have yet, and a file that is put into the log is no commit. `-preview` behind a name
-    changes nothing."""
+    """The table feature, if any, by which a catalogue takes the commits: then it may know of commits that the
+    log does not have yet, and a file that is put into the log is no commit. A name with the suffix `-preview`
+    is the same feature."""
     return next(
         (name for name in sorted(features) if name.removesuffix("-preview") in _THROUGH_CATALOGUE), None
     )
 
 
 def refuse_catalogue(location: str, features: Iterable[str], *, hint: str) -> None:
-    """Raises SourceError where a table's log does not have all its commits."""
+    """Raises SourceError where commits go through a catalogue, so that the log may not have them all."""
     if feature := catalogue_feature(features):
         raise SourceError(
             f"the Delta table at {location} is committed through a catalogue ({feature}), so its log does not"
@@ -105,7 +105,7 @@ def refuse_newer_protocol(location: str, state: TableState, *, hint: str) -> Non
 
 
 def refuse_unreadable(location: str, state: TableState) -> None:
-    """Raises SourceError where the table's rows, or its newest version, cannot be known."""
+    """Raises SourceError where the table's rows, or its newest version, cannot be read here."""
     refuse_newer_protocol(location, state, hint="update tidegauge")
     refuse_catalogue(location, state.features, hint="read it by a copy, or drop the feature from the table")
     for name in state.protocol.get("readerFeatures") or ():

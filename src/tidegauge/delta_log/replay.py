@@ -1,4 +1,4 @@
-"""From commits to the files that a Delta table has."""
+"""Replays commits to find the files that a Delta table has."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tidegauge.delta_log.commit import Action, Commit, file_identity
 
 
 def live_files(newest_first: Iterable[Commit], checkpoint: Iterable[Action]) -> Iterator[Action]:
-    """The `add` of every file that is left after these commits on top of the checkpoint's, each as it was
-    last said."""
+    """The newest `add` of every file that is left, given the commits after a checkpoint, and the
+    checkpoint's own `add` actions."""
     decided: set[tuple[str, str]] = set()
     for commit in newest_first:
         for add in commit.added:

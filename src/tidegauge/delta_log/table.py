@@ -1,4 +1,5 @@
-"""What a Delta table says of itself, from its log alone: no Spark job, many tables at once."""
+"""The newest version of a Delta table, its id and its schema, from the log alone: no Spark job, many tables
+at once."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ class NewestVersion:
     location: str
     version: int
     table_id: str
-    """Another one means another table, whatever its name and version."""
+    """The id in the table's metadata. A table that is dropped and made anew has another one."""
     schema_version: str
-    """Changes when a column's name, type or nullability does, and with nothing else."""
+    """A digest that changes when a column's name, type or nullability does, and with nothing else."""
     commit_timestamp: datetime
-    """When this version was committed, in UTC and with the zone."""
+    """When this version was committed: in UTC, and timezone-aware."""
 
 
 def read_newest(location: str, *, storage: Lake | None = None) -> NewestVersion:
@@ -58,7 +59,7 @@ def read_newest(location: str, *, storage: Lake | None = None) -> NewestVersion:
         raise missing_error(location, lake, error) from error
     except (deltalake.exceptions.DeltaError, KeyError, IndexError, ValueError) as error:
         # A feature or a path that the library does not know, a commit without a time, or real damage.
-        return _by_hand(location, lake, error)
+        return _read_from_log_files(location, lake, error)
     except OSError as error:
         raise unreachable(location, error) from error
     except BaseException as error:
@@ -73,7 +74,8 @@ def read_newest(location: str, *, storage: Lake | None = None) -> NewestVersion:
 def read_newest_of_many(
     tables: Mapping[str, str], *, storage: Lake | None = None, parallel: int = 16
 ) -> dict[str, NewestVersion | TidegaugeError]:
-    """Every table by its name, at once. What stops one table is its answer, and stops no other."""
+    """The newest version of each table by its name, read at once. An error of one table is returned as its
+    answer, and does not stop the others."""
     if not tables:
         return {}
     library()  # once, before the threads
@@ -83,8 +85,8 @@ def read_newest_of_many(
     )
 
 
-def _by_hand(location: str, lake: Lake, error: Exception) -> NewestVersion:
-    """The same four answers out of the log's files, for a table that the library does not take."""
+def _read_from_log_files(location: str, lake: Lake, error: Exception) -> NewestVersion:
+    """The same as `read_newest`, from the log's files, for a table that the library cannot open."""
     try:
         log = ListedLog(lake)
         version = log.latest
@@ -107,6 +109,6 @@ def _by_hand(location: str, lake: Lake, error: Exception) -> NewestVersion:
 
 
 def _modified_at(store: Store, version: int) -> datetime:
-    """The file's own time, for a commit that says none."""
+    """The time of the commit's file, for a commit that has none inside."""
     names = {f"{LOG}/{version:020}.{kind}" for kind in ("json", "checkpoint.parquet")}
     return next(entry.modified for entry in store.list(LOG) if entry.path in names)

@@ -6,7 +6,7 @@ from tidegauge.model.types import parse_decimal
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
-"""Before the point, that Delta asks of a decimal which a whole number is widened to."""
+"""How many digits before the point Delta wants of a decimal that a whole number is widened to."""
 _OTHERS = {
     ("double", "float"),
     ("double", "tinyint"),

@@ -1,7 +1,7 @@
 """A checkpoint of a small table's log, made without Spark: the table's whole state in one Parquet file.
 
-As every writer of Delta makes one beside each tenth commit, so that readers need not read the commits before
-it. It only sums up what commits have said: without it, or killed half-way, the log says the same.
+Every Delta writer makes one for each tenth commit, so that readers need not read the commits before it. It
+only sums up the commits: if it is missing, or the process is killed half-way, nothing is lost.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 _INTERVAL = 10
 _CLEANED = 10
-"""Every so many checkpoints one is Spark's, which removes old commits as well."""
+"""Every tenth checkpoint is left to Spark, which also removes old commits."""
 _KINDS = ("protocol", "metaData", "txn", "domainMetadata", "remove", "add")
 _PASSING = {"commitInfo", "cdc"}
-"""Said of one version alone."""
+"""Actions that concern one version only, and do not go into a checkpoint."""
 _OF_SPARK = ("delta.checkpoint", "delta.setTransactionRetentionDuration")
-"""How properties begin that ask for another checkpoint than is made here."""
+"""Prefixes of the properties that ask for a checkpoint which only Spark makes."""
 _NOT_KEPT = {"stats", "tags"}
-"""Of a removed file."""
+"""Fields of a `remove` that a checkpoint leaves out."""
 _WEEK = 7 * 24 * 3600 * 1000
-"""Milliseconds for which Delta remembers a removed file, where the table does not say."""
+"""Milliseconds for which Delta remembers a removed file, unless a property of the table sets the time."""
 
 
 def is_due(state: TableState, version: int) -> bool:
-    """Whether a checkpoint belongs to this version. Raises NeedsSpark where only Spark makes it."""
+    """Whether this version has to have a checkpoint. Raises NeedsSpark where only Spark can make it."""
     interval = int(state.properties.get("delta.checkpointInterval", _INTERVAL))
     if version % interval:
         return False
@@ -50,7 +50,8 @@ def is_due(state: TableState, version: int) -> bool:
 
 
 def write_checkpoint(log: Log, version: int) -> None:
-    """Beside a commit that stands, whatever becomes of this: the next one makes up for it."""
+    """Write the checkpoint of a version that is committed already. Errors are ignored: the commit stands, and
+    the next checkpoint makes up for this one."""
     try:
         look = log.look()
         if look is not None and look.version == version:
@@ -70,32 +71,32 @@ def _sum_up(look: Snapshot, now: int) -> Iterator[Action]:
         raise NeedsSpark("an action that is not known here")
     yield {"protocol": look.state.protocol}
     yield {"metaData": look.state.metadata}
-    yield from ({"txn": one} for one in _latest("txn", "appId", said, look))
-    for one in _latest("domainMetadata", "domain", said, look):
+    yield from ({"txn": one} for one in _find_latest("txn", "appId", said, look))
+    for one in _find_latest("domainMetadata", "domain", said, look):
         if not one.get("removed"):
             yield {"domainMetadata": one}
-    # Of the state, and no change of it.
+    # `dataChange` is false: a checkpoint describes the state and changes nothing.
     files = list(look.files())
-    for one in _remembered(said, look, now, there=set(map(file_identity, files))):
+    for one in _find_tombstones(said, look, now, there=set(map(file_identity, files))):
         yield {"remove": {**one, "dataChange": False}}
     for one in files:
         yield {"add": {**one, "dataChange": False}}
 
 
-def _latest(kind: str, name: str, said: Iterable[Action], look: Snapshot) -> Iterable[Action]:
+def _find_latest(kind: str, name: str, said: Iterable[Action], look: Snapshot) -> Iterable[Action]:
     found: dict[str, Action] = {}
-    for one in (*_all_of(kind, said), *look.checkpoint_actions(kind)):
+    for one in (*_pick_kind(kind, said), *look.checkpoint_actions(kind)):
         found.setdefault(one[name], one)
     return found.values()
 
 
-def _remembered(
+def _find_tombstones(
     said: Iterable[Action], look: Snapshot, now: int, there: Set[tuple[str, str]]
 ) -> Iterator[Action]:
-    """Removed files that VACUUM has to keep for a while."""
+    """The `remove` of each file that VACUUM has to keep for a while."""
     always = "delta.deletedFileRetentionDuration" in look.state.properties
     found: dict[tuple[str, str], Action] = {}
-    for one in (*_all_of("remove", said), *look.checkpoint_actions("remove")):
+    for one in (*_pick_kind("remove", said), *look.checkpoint_actions("remove")):
         if always or int(one.get("deletionTimestamp") or 0) > now - _WEEK:
             found.setdefault(file_identity(one), one)
     for name, one in found.items():
@@ -103,7 +104,7 @@ def _remembered(
             yield {key: value for key, value in one.items() if key not in _NOT_KEPT}
 
 
-def _all_of(kind: str, actions: Iterable[Action]) -> Iterator[Action]:
+def _pick_kind(kind: str, actions: Iterable[Action]) -> Iterator[Action]:
     return (one[kind] for one in actions if one.get(kind) is not None)
 
 
@@ -111,7 +112,7 @@ def _pack(actions: list[Action]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = _schema()
+    schema = _make_schema()
     rows = [{kind: _fit(one, schema.field(kind).type) for kind, one in row.items()} for row in actions]
     body = io.BytesIO()
     try:
@@ -122,7 +123,8 @@ def _pack(actions: list[Action]) -> bytes:
 
 
 def _fit(value: Any, type_of: pa.DataType) -> Any:
-    """As Arrow takes it. Raises NeedsSpark for what a checkpoint made here would leave out."""
+    """Convert a value to what Arrow takes for this type. Raises NeedsSpark for a field that the schema here
+    does not have."""
     import pyarrow.types as t
 
     if t.is_map(type_of):
@@ -135,7 +137,7 @@ def _fit(value: Any, type_of: pa.DataType) -> Any:
     return {name: _fit(value.get(name), kind) for name, kind in known.items()}
 
 
-def _schema() -> pa.Schema:
+def _make_schema() -> pa.Schema:
     import pyarrow as pa
 
     text, long, number, flag = pa.string(), pa.int64(), pa.int32(), pa.bool_()
@@ -170,7 +172,8 @@ def _struct(fields: Mapping[str, pa.DataType]) -> pa.StructType:
 
 
 def _point_to(store: Store, said: Action) -> None:
-    """A hint, no more: whoever does not find it lists the log."""
+    """Write `_last_checkpoint`, unless it is newer. The file is only a hint: a reader that does not find it
+    lists the log."""
     path = f"{LOG}/_last_checkpoint"
     found = store.read(path)
     if found is not None and json.loads(found[0])["version"] >= said["version"]:

@@ -1,4 +1,4 @@
-"""A flow's output, wherever it is."""
+"""Opens the output of a table's flow: lake, Delta table or warehouse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 
 def open_output(flow: TableFlow) -> Output:
-    """Nothing is connected yet: `prepare` does that."""
+    """Make the flow's output without connecting to it: `prepare` connects."""
     if isinstance(flow.output, LakeTable):
         return ParquetOutput(flow.output.lake, flow.output.folder)
     if isinstance(flow.output, DeltaFolder):

@@ -1,4 +1,4 @@
-"""The batches of a flow as the commits of its target have them. Spark is not used."""
+"""Reads a flow's batches from the commits of its target, without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge.outputs.delta.epochs import EPOCH
 
 @dataclass(frozen=True)
 class CommittedBatches:
-    """One batch: by input, what it read and how."""
+    """One committed batch: the window and the way that each input was read."""
 
     epoch: int
     seq: int
@@ -24,14 +24,16 @@ class CommittedBatches:
 
 @dataclass(frozen=True)
 class BatchReach:
-    """Where the commits end, going back."""
+    """How far back the commits reach."""
 
     whole: bool
-    """At the table's beginning, or where it was last emptied: no earlier batch has left a row in it."""
+    """Whether they reach to the table's beginning, or to where it was last emptied: then no earlier batch has
+    a row in it."""
 
 
 def committed_batches(look: Snapshot, pipeline: str, flow: str) -> Iterator[CommittedBatches | BatchReach]:
-    """Newest first, and at the end how far the log reaches back."""
+    """The flow's batches, newest first, and at the end how far back the log reaches. Raises OutputDisagrees
+    where a commit's note cannot be read."""
     version = None
     for commit in look.commits():
         version = commit.version

@@ -1,4 +1,4 @@
-"""The tag in a commit: how Spark is made to write it, and what a commit that has it says."""
+"""The tag in a commit: how Spark is made to write it, and how a commit with it is found and read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @contextmanager
 def tag_commits(session: SparkSession, tag: Tag, said: str) -> Iterator[None]:
-    """Every commit of this session inside the block has the tag; Delta passes over a second one with it."""
+    """Every commit of this session inside the block has the tag, and this note as its `userMetadata`. Delta
+    skips a second commit with the same tag."""
     try:
         session.conf.set(APPLICATION, application(tag))
         session.conf.set(VERSION, str(tag.seq))
@@ -48,7 +49,7 @@ def describe_commit(
     read: int | None = None,
     checks: Checks | None = None,
 ) -> str:
-    """What the commit says of itself: all that a ledger would need to be rebuilt from it."""
+    """The note of a commit, as JSON: all that is needed to rebuild a ledger from it."""
     inputs: list[dict[str, Any]] = [
         {"input": part.name, "cursor": "snapshot" if part.snapshot else "version"}
         for part in delta_flow.inputs
@@ -87,7 +88,7 @@ def describe_commit(
     if checks is not None:
         said["expectations"] = checks.to_json()
     if delta_flow.output.mode.one_row_per_key(OutputKind.DELTA):
-        # Whoever reads the table next need not ask whether two of its rows have one key.
+        # A flow that reads this table then need not check whether two of its rows have one key.
         said["key"] = list(delta_flow.output.key)
     return json.dumps(said, ensure_ascii=False)
 
@@ -95,11 +96,11 @@ def describe_commit(
 @dataclass(frozen=True)
 class TaggedCommit:
     commit: Commit | None
-    """None: it was made, and the log does not reach back to it any more."""
+    """None: the commit was made, but the log no longer reaches back to it."""
 
 
 def find(look: Snapshot, tag: Tag) -> TaggedCommit | None:
-    """The commit of a batch; the newest of this epoch is most often the first that is read.
+    """The commit of a batch, searched from the newest back; None where the batch was not committed.
 
     Raises OutputDisagrees where a later batch of the epoch is there and this one is not.
     """
@@ -136,6 +137,8 @@ def _check_last(look: Snapshot, tag: Tag, *, later: bool) -> None:
 
 
 def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
+    """The receipt in a commit's note and metrics; without windows and counts where the commit is gone from
+    the log. Raises OutputDisagrees where the note cannot be read."""
     if found.commit is None:
         return Receipt(tag, (), 0, 0, 0, "")
     said, info = found.commit.note, found.commit.info
@@ -147,13 +150,13 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
         )
     try:
         windows = tuple(window_from_dict(one) for one in said["windows"])
-        checks = _checks_in(said, info)
+        checks = _parse_checks(said, info)
     except (KeyError, TypeError, ValueError, PositionError) as error:
         raise OutputDisagrees(
             f"what the commit {found.commit.version} of the flow {tag.flow} says cannot be read: {error}",
             hint="another version of tidegauge wrote it: use that one; nothing was changed",
         ) from error
-    count = _counts_in(info)
+    count = _parse_counts(info)
     base = (tag, windows)
     run_id, read = str(said.get("run_id") or ""), said.get("read")
     if info.get("operation") == "MERGE":
@@ -172,7 +175,7 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
             read=count.get("numSourceRows") if read is None else read,
             checks=checks,
         )
-    rows = _rows_in(count)
+    rows = _count_written(count)
     append = (info.get("operationParameters") or {}).get("mode", "Append") == "Append"
     return Receipt(
         *base,
@@ -188,22 +191,22 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
     )
 
 
-def _checks_in(said: dict[str, Any], info: dict[str, Any]) -> Checks | None:
+def _parse_checks(said: dict[str, Any], info: dict[str, Any]) -> Checks | None:
     if "expectations" not in said:
         return None
     checks = Checks.from_json(said["expectations"])
-    return replace(checks, checked=_rows_in(_counts_in(info))) if checks.checked is None else checks
+    return replace(checks, checked=_count_written(_parse_counts(info))) if checks.checked is None else checks
 
 
-def _counts_in(info: dict[str, Any]) -> dict[str, int]:
+def _parse_counts(info: dict[str, Any]) -> dict[str, int]:
     metrics = info.get("operationMetrics") or {}
-    return {name: int(value) for name, value in metrics.items() if _whole(value)}
+    return {name: int(value) for name, value in metrics.items() if _is_whole_number(value)}
 
 
-def _rows_in(count: dict[str, int]) -> int:
-    """That a write has put there, other than a merge."""
+def _count_written(count: dict[str, int]) -> int:
+    """How many rows a commit that is no merge wrote, without those that it only copied."""
     return count.get("numOutputRows", 0) - count.get("numCopiedRows", 0)
 
 
-def _whole(value: Any) -> bool:
+def _is_whole_number(value: Any) -> bool:
     return str(value).lstrip("-").isdigit()

@@ -1,4 +1,4 @@
-"""What Spark and Delta throw at a commit: what is worth another try, and the sentence for the rest."""
+"""Errors that Spark and Delta throw at a commit: which are worth another try, and ours for all others."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Overtaken(Exception):
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Somebody else committed, and the same batch may come through when it is tried again."""
-    return isinstance(error, Overtaken) or _CONFLICT.search(_said(with_causes(error))) is not None
+    """Whether somebody else committed first, so that the same batch may succeed when it is tried again."""
+    return isinstance(error, Overtaken) or _CONFLICT.search(_find_messages(with_causes(error))) is not None
 
 
 def translate_conflict(error: BaseException, place: str) -> TidegaugeError:
-    """The sentence for a commit that did not come about."""
+    """Our error for a commit that failed."""
     detail = mask(with_causes(error))
-    text = _said(detail)
+    text = _find_messages(detail)
     if isinstance(error, Overtaken) or _CONFLICT.search(text):
         other = _OPERATION.search(text)
         by = f" ({other[1]})" if other else ""
@@ -96,6 +96,6 @@ def translate_conflict(error: BaseException, place: str) -> TidegaugeError:
     )
 
 
-def _said(text: str) -> str:
-    """Without the lines of a stack, whose names would be taken for causes."""
+def _find_messages(text: str) -> str:
+    """The text without the lines of a stack trace, whose class names would be taken for causes."""
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))

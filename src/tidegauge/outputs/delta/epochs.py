@@ -1,16 +1,17 @@
 """The epochs of a Delta table: each change of its watermark by hand opens the next one.
 
 An epoch is an application of Delta's own transactions, `tidegauge/<pipeline>/<flow>/<epoch>`, and a batch is
-its version. One commit opens the next epoch: it takes the application of every older one to the highest
-version there is, so that Delta passes over, or refuses as a conflict, whatever they write later. It is put
-into the log without Spark, only if nobody else has put that version.
+its version. One commit opens the next epoch: it sets the application of every older epoch to the highest
+version there is, so that Delta skips, or refuses as a conflict, whatever writers of old epochs commit later.
+It is put into the log without Spark, only if nobody else has put that version.
 
-A file of the flow's own in the table's `_tidegauge` folder says the same, and comes first. That is for a
-table which does not exist yet, and so has no log: a writer makes the table before it looks for this file, and
-who opens an epoch puts the file before it looks for the table, so that one of them always sees the other. The
-commit follows only on the very version that the file was true of: a batch of the old epoch that comes between
-them is first said in the file too. A table of the catalogue that does not exist yet has no folder either; its
-epoch is opened by its first batch, which is refused when an older epoch came first.
+Before this commit, the same is written to the flow's marker, a file in the table's `_tidegauge` folder. That
+is for a table that does not exist yet, and so has no log: a writer creates the table before it looks for the
+marker, and whoever opens an epoch puts the marker before looking for the table, so that one of them always
+sees the other. The commit is put only on top of the version that the marker describes: if a batch of the old
+epoch is committed in between, the marker is written again with that batch. A table of the catalogue that does
+not exist yet has no folder either; its epoch is opened by its first batch, which is refused when an older
+epoch came first.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ _TRIES = 50
 
 @dataclass(frozen=True)
 class DeltaEpochOpening:
+    """How an epoch was opened, as its marker and its commit say."""
+
     pipeline: str
     flow: str
     epoch: int
     continues: tuple[int, int] | None
+    """The epoch and the last batch of it that this epoch goes on from; None: from none."""
     reason: str
     empty: bool = False
+    """Whether the epoch begins with an empty table."""
     emptied: int = 0
-    """The newest epoch, up to this one, that began with no row."""
+    """The newest epoch, up to this one, that began with an empty table."""
     closed: dict[int, int] = field(default_factory=dict)
     """The last batch of each earlier epoch."""
 
@@ -51,6 +56,8 @@ class DeltaEpochOpening:
 
 @dataclass(frozen=True)
 class EpochStanding:
+    """What log and marker say about the epochs of a flow at one moment."""
+
     look: Snapshot | None
     """None while there is no table."""
     epoch: int
@@ -59,16 +66,16 @@ class EpochStanding:
     """The newest epoch that the log has, and its last batch; None: the log has no commit of this flow."""
     marker: DeltaEpochOpening | None
     token: str | None
-    """The marker's, as the store gave it."""
+    """The store's token for the marker, with which it can be replaced."""
 
     @property
     def ours(self) -> bool:
-        """The log has a commit of this flow, of whichever epoch."""
+        """Whether the log has a commit of this flow, of any epoch."""
         return self.last is not None
 
     @property
     def logged(self) -> int | None:
-        """The open epoch's last batch by the log; None: the log does not have this epoch."""
+        """The last batch that the log has of the open epoch; None: the log does not have this epoch."""
         return self.last[1] if self.last and self.last[0] == self.epoch else None
 
 
@@ -80,9 +87,9 @@ class DeltaEpochs:
         self._path = f"_tidegauge/{folder_name(f'{pipeline}/{flow}')}.json"
 
     def standing(self) -> EpochStanding:
-        # First the marker: who replaces this one has looked at the log since.
+        # The marker is read before the log, so that whoever replaces it has looked at the log since.
         found = self._log.store.read(self._path)
-        marker, token = (self._parsed(found[0]), found[1]) if found else (None, None)
+        marker, token = (self._parse_marker(found[0]), found[1]) if found else (None, None)
         look = self._log.look()
         batches = look.transactions(self._prefix) if look else {}
         last = max(((epoch_of(name), batch) for name, batch in batches.items()), default=None)
@@ -90,8 +97,8 @@ class DeltaEpochs:
         return EpochStanding(look, epoch, last, marker, token)
 
     def open(self, wanted: DeltaEpochOpening) -> None:
-        """Can be repeated. Raises OutputDisagrees where this epoch was opened with another meaning, a later
-        one is there, or what it continues is not; then nothing has changed."""
+        """Open an epoch; it can be repeated. Raises OutputDisagrees, and changes nothing, where this epoch
+        was opened with another meaning, a later one is open, or batches that it continues are missing."""
         for _ in range(_TRIES):
             now = self.standing()
             if now.epoch > wanted.epoch:
@@ -99,7 +106,7 @@ class DeltaEpochs:
                     f"{self._place} holds epoch {now.epoch} already, which is later than {wanted}",
                     hint="this ledger is an older copy; nothing was changed",
                 )
-            theirs = self._opening(now) if now.epoch == wanted.epoch else None
+            theirs = self._find_opening(now) if now.epoch == wanted.epoch else None
             if theirs is not None and (theirs.continues, theirs.reason) != (wanted.continues, wanted.reason):
                 raise OutputDisagrees(
                     f"{self._place} holds {theirs}, and the ledger wants {wanted}",
@@ -107,15 +114,15 @@ class DeltaEpochs:
                 )
             if now.epoch == wanted.epoch and now.logged is not None:
                 return
-            if self._put(theirs or self._completed(wanted, now), now):
+            if self._put(theirs or self._complete(wanted, now), now):
                 return
-        raise self._crowded()
+        raise self._crowded_error()
 
     def ensure(self, epoch: int, *, unmarked: bool) -> EpochStanding:
-        """Make sure that the log has this epoch, before its first batch. Raises OutputDisagrees once a
-        later one is open.
+        """Make sure that the log has this epoch, before its first batch. Raises OutputDisagrees where a later
+        epoch is open, or this one was never opened.
 
-        `unmarked`: the table may be new, and its epoch opened before there was a place to say so.
+        `unmarked`: the epoch may have no marker, because the table did not exist when it was opened.
         """
         for _ in range(_TRIES):
             now = self.standing()
@@ -134,9 +141,10 @@ class DeltaEpochs:
                     self._pipeline, self._flow, epoch, None, "opened with its first batch"
                 )
             self._put(opening, now)
-        raise self._crowded()
+        raise self._crowded_error()
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
+        """Which epoch or batch, up to this one, is missing here, for an error message; None: none is."""
         epoch, upto = continues
         now = self.standing()
         if now.look is None and not now.ours:
@@ -145,7 +153,7 @@ class DeltaEpochs:
             return f"epoch {epoch}"
         last: int | None = now.logged or 0
         if epoch < now.epoch:
-            opening = self._opening(now)
+            opening = self._find_opening(now)
             if opening and epoch < opening.emptied:
                 return f"epoch {epoch}, whose rows a full refresh removed,"
             last = opening.closed.get(epoch) if opening else None
@@ -154,7 +162,8 @@ class DeltaEpochs:
         return None if last >= upto else f"batch {last + 1} of epoch {epoch}"
 
     def ended(self, epoch: int, now: EpochStanding) -> OutputDisagrees:
-        opening = self._opening(now)
+        """The error for a batch of an epoch that has ended."""
+        opening = self._find_opening(now)
         return OutputDisagrees(
             f"a later epoch of this table was opened in {self._place}: {opening or f'epoch {now.epoch}'};"
             f" epoch {epoch} is no part of it",
@@ -165,21 +174,21 @@ class DeltaEpochs:
     def _place(self) -> str:
         return self._log.store.place
 
-    def _completed(self, wanted: DeltaEpochOpening, now: EpochStanding) -> DeltaEpochOpening:
+    def _complete(self, wanted: DeltaEpochOpening, now: EpochStanding) -> DeltaEpochOpening:
         gap = self.lacks(wanted.continues) if wanted.continues else None
         if gap:
             raise OutputDisagrees(
                 f"{wanted} cannot be opened: {gap} is not in {self._place}",
                 hint="bring the rows back, or reset the watermark, which continues nothing",
             )
-        before = self._opening(now)
+        before = self._find_opening(now)
         closed = dict(before.closed) if before else {}
         closed[now.epoch] = now.logged or 0
         emptied = wanted.epoch if wanted.empty else before.emptied if before else 0
         return replace(wanted, closed=closed, emptied=emptied)
 
-    def _opening(self, now: EpochStanding) -> DeltaEpochOpening | None:
-        """Of the epoch that is open; None for the first, and where neither file nor log has it any more."""
+    def _find_opening(self, now: EpochStanding) -> DeltaEpochOpening | None:
+        """How the open epoch was opened; None for the first one, and where neither marker nor log has it."""
         if now.marker is not None and now.marker.epoch == now.epoch:
             return now.marker
         for commit in now.look.commits() if now.look else ():
@@ -191,7 +200,7 @@ class DeltaEpochs:
     def _is_ours(self, said: Action) -> bool:
         return (said.get("pipeline"), said.get("flow")) == (self._pipeline, self._flow)
 
-    def _parsed(self, body: bytes) -> DeltaEpochOpening:
+    def _parse_marker(self, body: bytes) -> DeltaEpochOpening:
         try:
             return _parse(json.loads(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -201,8 +210,8 @@ class DeltaEpochs:
             ) from error
 
     def _put(self, opening: DeltaEpochOpening, now: EpochStanding) -> bool:
-        """The marker; or, where it says what the log says, the commit, on top of what was looked at. True if
-        nothing is left to do."""
+        """Take the next step to open an epoch. Write the marker if it does not have all that the log has;
+        else put the commit on top of `now.look`. True if nothing is left to do."""
         if now.last is not None:
             opening = replace(opening, closed={**opening.closed, now.last[0]: now.last[1]})
         if opening == now.marker:
@@ -226,7 +235,7 @@ class DeltaEpochs:
         said = json.dumps(_render(opening), ensure_ascii=False)
         return self._log.put(look.version + 1, [batch_info(look, now, said, "TIDEGAUGE EPOCH"), *actions])
 
-    def _crowded(self) -> OutputUnreachable:
+    def _crowded_error(self) -> OutputUnreachable:
         return OutputUnreachable(
             f"{self._place} is written to so often that no commit of ours came through",
             hint="run again; nothing was changed",

@@ -1,4 +1,4 @@
-"""Events of a history, as frames of one form, wherever they were found."""
+"""The events of a history as frames with the same columns, from the batch, the history or the kept events."""
 
 from __future__ import annotations
 
@@ -24,34 +24,40 @@ if TYPE_CHECKING:
 UPSERT, GONE, SEEN = "upsert", "gone", "seen"
 """Kinds of events besides `delete`; see `kept_events`."""
 TABLE, KEPT, BATCH = 0, 1, 2
-"""Where an event was found. Of the same commit the last counts: before a batch is done for a second time, the
-table may have an older row than the commit that is kept for it."""
+"""Where an event was found. Of several of one commit the last of these counts: when a batch is done for a
+second time, the table may have an older row than the commit that is kept for it."""
 
 
 @dataclass(frozen=True)
 class EventColumns:
     """The columns of an event, in the table's order, and what each is for.
 
-    Inside, keys are named k0, k1, …, the sequence value s, and all others are fields x0, x1, … of a struct p,
-    so that no name of the user's can clash or needs quoting.
+    In frames of events, keys are named k0, k1, …, the sequence value s, and all others are fields x0, x1, …
+    of a struct p, so that no name of the user's can clash or needs quoting. `at` and `v` are the time, in
+    microseconds, and the version of the event's commit.
     """
 
     fields: tuple[StructField, ...]
     key: tuple[int, ...]
+    """Positions of the key columns in `fields`."""
     sequence: int
+    """Position of the sequence column in `fields`."""
     track: tuple[int, ...]
-    """Empty: every column but key and sequence."""
+    """Positions of the tracked columns; empty: every column but key and sequence."""
 
     @property
     def keys(self) -> list[str]:
+        """The inner names of the key columns."""
         return [f"k{index}" for index in range(len(self.key))]
 
     @property
     def payload(self) -> tuple[int, ...]:
+        """Positions of all columns but key and sequence."""
         return tuple(i for i in range(len(self.fields)) if i not in self.key and i != self.sequence)
 
     @property
     def moment(self) -> DataType:
+        """The type of the sequence column."""
         return self.fields[self.sequence].dataType
 
     @property
@@ -60,7 +66,7 @@ class EventColumns:
         return self.moment.typeName() in {"timestamp", "timestamp_ntz", "date"}
 
     def inner(self, position: int) -> str:
-        """The name that a column of the table has inside."""
+        """The name that the column at a position has in frames of events."""
         if position in self.key:
             return f"k{self.key.index(position)}"
         return "s" if position == self.sequence else f"p.x{position}"
@@ -72,7 +78,7 @@ def incoming(rows: DataFrame, shape: EventColumns) -> DataFrame:
 
     change = F.lower(F.coalesce(F.col(CHANGE_TYPE), F.lit("")))
     frame = rows.select(
-        *_columns(rows, shape),
+        *_select_columns(rows, shape),
         F.when(change != DELETE, F.lit(UPSERT)).otherwise(F.lit(DELETE)).alias("kind"),
         F.unix_micros(COMMIT_TIMESTAMP).alias("at"),
         F.coalesce(F.col(COMMIT_VERSION).cast("bigint"), F.lit(0)).alias("v"),
@@ -88,9 +94,10 @@ def incoming(rows: DataFrame, shape: EventColumns) -> DataFrame:
 
 
 def without_replaced(events: DataFrame, shape: EventColumns) -> DataFrame:
-    """RESTORE and OVERWRITE delete a key and insert it in one commit, which is an update.
+    """The events without deletes whose key the same commit inserts again, as RESTORE and OVERWRITE do: that
+    is an update.
 
-    A batch has the whole of a commit, so nothing else that is known has to be asked.
+    A batch has whole commits, so only its own events have to be compared.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -102,10 +109,10 @@ def without_replaced(events: DataFrame, shape: EventColumns) -> DataFrame:
 
 
 def standing(table: DataFrame, shape: EventColumns) -> DataFrame:
-    """The rows of the history as events, whose commits are not known here."""
+    """The rows of the history as events. Their commits are not known: `at` is 0 and `v` is -1."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    frame = table.select(*_columns(table, shape), F.col(VALID_FROM).alias("f"), VALID_TO, IS_CURRENT)
+    frame = table.select(*_select_columns(table, shape), F.col(VALID_FROM).alias("f"), VALID_TO, IS_CURRENT)
     return frame.select(
         *shape.keys,
         F.col("f").alias("s"),
@@ -119,10 +126,11 @@ def standing(table: DataFrame, shape: EventColumns) -> DataFrame:
 
 
 def kept(events: DataFrame, shape: EventColumns) -> DataFrame:
+    """The kept events (`kept_events`) as events of this form."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return events.select(
-        *_columns(events, shape),
+        *_select_columns(events, shape),
         F.col(CHANGE_TYPE).alias("kind"),
         F.coalesce(F.unix_micros(COMMIT_TIMESTAMP), F.lit(0)).alias("at"),
         F.col(COMMIT_VERSION).alias("v"),
@@ -131,14 +139,14 @@ def kept(events: DataFrame, shape: EventColumns) -> DataFrame:
 
 
 def to_keep(history: DataFrame, shape: EventColumns) -> DataFrame:
-    """What of a rebuilt history has to be kept beside it, as `kept` reads it."""
+    """The events of a rebuilt history that have to be kept beside it, in the form that `kept` reads."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = []
     for position, field in enumerate(shape.fields):
         value = F.col(shape.inner(position))
         if position in shape.payload:
-            # The values stand in the history itself.
+            # The values of all other events are in the history itself.
             value = F.when(F.col("keep") == UPSERT, value)
         columns.append(value.alias(field.name))
     return history.where("keep IS NOT NULL").select(
@@ -149,8 +157,8 @@ def to_keep(history: DataFrame, shape: EventColumns) -> DataFrame:
     )
 
 
-def _columns(frame: DataFrame, shape: EventColumns) -> list[Column]:
-    """k0, k1, …, s and p of a frame that has the table's names; a column that it lacks is NULL."""
+def _select_columns(frame: DataFrame, shape: EventColumns) -> list[Column]:
+    """The columns k0, k1, …, s and p of a frame with the table's names; columns that it lacks are NULL."""
     from pyspark.sql import functions as F  # noqa: N812
 
     names = {name.casefold(): name for name in frame.columns}

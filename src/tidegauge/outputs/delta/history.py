@@ -1,18 +1,18 @@
-"""The history of a key as a pure function of its events, in whatever order they came to be known.
+"""The history of a key as a pure function of its events, in whatever order they became known.
 
-Events are ordered by their sequence value. Of those with an equal one only that of the latest commit counts,
-and the others are as if they had never been; within one commit an upsert counts before a delete, and of
-several upserts the one whose values have the greatest hash. Commits are ordered by time and then by version:
-versions alone have no order between two inputs, nor between a table and the one that was made anew in its
-place.
+Events are ordered by their sequence value. Of several with an equal one only that of the latest commit
+counts, and the others are ignored; within one commit an upsert counts before a delete, and of several upserts
+the one whose values have the greatest hash. Commits are ordered by time and then by version: versions alone
+have no order between two inputs, nor between a table and the one that was made anew in its place.
 
-An upsert that differs in a tracked column from what holds before it begins a row, which ends where the next
-one or a delete comes. The columns that are not tracked are as they were at the row's own event.
+An upsert begins a new row if no row is open before it, or if it differs from that row in a tracked column.
+The row ends at the next event that begins a row, or at a delete. Columns that are not tracked keep the values
+of the event that began the row.
 
-A delete from a feed has no sequence value. It comes at its commit's time, but not before the latest upsert
-that was committed before it; where it comes at a row's very start, nothing is left of the row, as intervals
-are never empty. It never closes a row that was committed after it: then the source has the key again, with a
-sequence value from before the delete, and what merge would show is a row.
+A delete from a feed has no sequence value. It takes its commit's time, but no time before the latest upsert
+that was committed before it. Where that is exactly a row's start, the row is removed, as intervals are never
+empty. It never closes a row that was committed after it: then the source has the key again, with a sequence
+value from before the delete, and the key has to have a current row, as it would with mode merge.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 INSERT, UPDATE = "insert", "update"
-"""What becomes of a row, besides `delete`."""
+"""What is done to a row of the history, besides `delete`."""
 
 
 def rebuild(events: DataFrame, shape: EventColumns) -> DataFrame:
-    """What has to be done for some keys, given all events that are known of them.
+    """What has to be done for some keys, given all their known events.
 
-    `op` is what becomes of the row at (keys, s) with the values p and `valid_to`, `keep` what has to be kept
-    of its event; NULL where all is as it should be.
+    `op` is what is done to the row at (keys, s) with the values p and `valid_to`; `keep` is the kind under
+    which its event is kept beside the history. Each is NULL where nothing has to be done.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    facts = _one_each(events, shape)
+    facts = _pick_events(events, shape)
 
     by_key = Window.partitionBy(*shape.keys)
     if shape.in_time:
@@ -48,7 +48,7 @@ def rebuild(events: DataFrame, shape: EventColumns) -> DataFrame:
         latest = F.max(F.when(F.col("up"), F.col("s"))).over(by_commit)
         facts = facts.withColumn(
             "time",
-            F.when(F.col("kind") == GONE, F.greatest(_time(shape), latest)).otherwise(F.col("s")),
+            F.when(F.col("kind") == GONE, F.greatest(_make_commit_time(shape), latest)).otherwise(F.col("s")),
         )
     else:
         facts = facts.withColumn("time", F.col("s"))
@@ -80,11 +80,12 @@ def rebuild(events: DataFrame, shape: EventColumns) -> DataFrame:
             f"lead(bound) IGNORE NULLS OVER (PARTITION BY {', '.join(shape.keys)} ORDER BY time, at, v, rank)"
         ),
     )
-    return _verdicts(facts, type_of).select(*shape.keys, "s", "p", VALID_TO, "at", "v", "op", "keep")
+    return _add_verdicts(facts, type_of).select(*shape.keys, "s", "p", VALID_TO, "at", "v", "op", "keep")
 
 
-def _one_each(events: DataFrame, shape: EventColumns) -> DataFrame:
-    """Of each sequence value of a key the event that counts, and of each commit its delete without one."""
+def _pick_events(events: DataFrame, shape: EventColumns) -> DataFrame:
+    """The one event that counts for each key and sequence value, and for each commit its delete without a
+    sequence value."""
     from pyspark.sql import functions as F  # noqa: N812
 
     commit = F.struct("at", "v")
@@ -124,7 +125,8 @@ def _one_each(events: DataFrame, shape: EventColumns) -> DataFrame:
     )
 
 
-def _verdicts(facts: DataFrame, type_of: DataType) -> DataFrame:
+def _add_verdicts(facts: DataFrame, type_of: DataType) -> DataFrame:
+    """The events with the columns `op` and `keep`; see `rebuild`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     there = F.col("r").isNotNull()
@@ -148,7 +150,7 @@ def _verdicts(facts: DataFrame, type_of: DataType) -> DataFrame:
     )
 
 
-def _time(shape: EventColumns) -> Column:
+def _make_commit_time(shape: EventColumns) -> Column:
     """The commit's time as a sequence value, in UTC whatever the session's zone."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,20 +1,20 @@
-"""What a history's own rows do not show of its events, in a small Delta table beside them.
+"""A small Delta table beside a history (scd2), with those of its events that its rows do not show.
 
-It lies below the history's folder, where VACUUM leaves alone what begins with an underscore. A row is an
-event with its commit, and `_change_type` says what of it is kept:
+It lies below the history's folder, where VACUUM ignores names that begin with an underscore. A row is an
+event with its commit, and `_change_type` says what is kept of it:
 
 `upsert`: an event without a row of its own, because it changed nothing or was deleted at once; with its
 values.
 `delete`: a delete with a sequence value of its own.
-`gone`: a delete from a feed, which has none.
-`seen`: only the commit of an event whose values stand in the history. Without it nobody could tell whether an
+`gone`: a delete from a feed, which has no sequence value.
+`seen`: only the commit of an event whose values are in the history. Without it nobody could tell whether an
 event that comes later, with an equal sequence value or as a feed's delete, was committed before or after.
 
-Written before the history, and never instead of it: alone it changes nothing that anybody sees, and the same
-event twice is one event. Only ever appended to.
+Events are kept before the history is written: until then they change nothing that anybody sees, and the same
+event twice counts once. The table only grows.
 
-No tag of Delta's guards it: a runner whose epoch was closed over its head may still write here. So every row
-says of which epoch and batch it is, and counts where that batch came, or still may come, into the history.
+No tag protects it: a runner whose epoch has ended in the meantime may still write here. So every row has its
+epoch and batch, and counts only if that batch is in the history or may still get there.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _NONE_THERE = {
 
 @dataclass(frozen=True)
 class EventsEpoch:
-    """Which batch of which epoch of the history events are kept by, and whose else count there."""
+    """The epoch and batch for which events are kept, and which events of earlier epochs count."""
 
     epoch: int
     seq: int
     before: Mapping[int, int] | None
-    """The last batch of every earlier epoch whose rows the history has; None: not known, and all count."""
+    """The last batch of every earlier epoch whose rows are in the history; None: not known, and all count."""
 
     @property
     def counts(self) -> str:
-        """The condition that kept events of such batches meet."""
+        """A SQL condition for the kept events that count."""
         if self.before is None:
             return "true"
         earlier = [f"{EPOCH} = {epoch} AND {SEQ} <= {last}" for epoch, last in sorted(self.before.items())]
-        # One without an epoch was kept before it was noted.
+        # Events without an epoch were kept by a version that did not note it yet.
         return " OR ".join([f"{EPOCH} IS NULL", f"{EPOCH} = {self.epoch}", *(f"({one})" for one in earlier)])
 
 
 def find_events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
-    """Which kept events count for a batch, by the file that says how far earlier epochs came."""
+    """Which kept events count for a batch, by the marker file, which has the last batch of earlier epochs."""
     opening = now.marker
     if tag.epoch == 0:
         return EventsEpoch(tag.epoch, tag.seq, {})
@@ -95,21 +95,21 @@ def read_kept(session: SparkSession, location: str, events_epoch: EventsEpoch | 
 def keep(
     session: SparkSession, location: str, events: DataFrame, events_epoch: EventsEpoch | None, *, files: int
 ) -> None:
-    """Add these; columns that the table does not know yet, and wider types, are taken in."""
+    """Append these events; new columns and wider types are added to the table."""
     from pyspark.sql import functions as F  # noqa: N812
 
     noted = {
         EPOCH: F.lit(events_epoch and events_epoch.epoch).cast("bigint"),
         SEQ: F.lit(events_epoch and events_epoch.seq).cast("bigint"),
     }
-    with _untagged(session):
+    with _without_tag(session):
         (
             events.withColumns(noted)
             .coalesce(files)
             .write.format("delta")
             .mode("append")
             .option("mergeSchema", "true")
-            # Only a table's first write looks at these: any name may be a column's, and types may grow.
+            # Only the write that creates the table uses these: columns of any name, and types that widen.
             .option("delta.columnMapping.mode", "name")
             .option("delta.enableTypeWidening", "true")
             .save(_path(location))
@@ -121,8 +121,9 @@ def _path(location: str) -> str:
 
 
 @contextmanager
-def _untagged(session: SparkSession) -> Iterator[None]:
-    """The batch's tag belongs to the history alone: here it would make Delta pass over the second attempt."""
+def _without_tag(session: SparkSession) -> Iterator[None]:
+    """Commits inside have no tag. The batch's tag is for the history alone: here it would make Delta skip the
+    second attempt."""
     settings = {name: session.conf.get(name, None) for name in (APPLICATION, VERSION, METADATA)}
     for name in settings:
         session.conf.unset(name)

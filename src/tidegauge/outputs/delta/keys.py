@@ -1,4 +1,4 @@
-"""Whether each key of a merge comes once, and is what it says it is; all before anything is committed."""
+"""Checks before a merge is committed that each key comes once, and that a key that comes as new is new."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PRUNED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
-"""Types of which Delta keeps the least and the greatest value of each file, and compares them as we do."""
+"""Types for which Delta keeps the least and the greatest value of each file, in the order that we use."""
 _TIMES, _GOES, _OTHER = "__tidegauge_times", "__tidegauge_goes", "__tidegauge_other"
 _NEW = f"{CHANGE_TYPE} <=> 'insert'"
 
 
 def check_keys(job: Job) -> Checked:
-    """One pass: the change is computed, kept, and looked through.
+    """Compute the change once, keep it, and check its keys. Raises KeyUnsuitable.
 
-    Where the input may have a key twice, the keys that are new to the target by their rows are looked for in
-    it; those that it has are taken from the whole input, which tells whether they are there twice.
+    Where the input may have a key twice, keys whose rows come as inserts are looked up in the target; those
+    that it has already are read again from the whole input, which shows whether they are there twice. With
+    `unsure`, all keys are compared with the whole input instead.
     """
     from pyspark.sql import functions as f
 
@@ -44,17 +45,18 @@ def check_keys(job: Job) -> Checked:
     if not doubted.agg(f.count(f.lit(1))).collect()[0][0]:
         return checked
     whole = align_rows(job, CHANGE_TYPE, rows=again(doubted))
-    others = _joined(checked.rows, doubted, _keys(job), "left_anti")
+    others = _join_by_key(checked.rows, doubted, _list_keys(job), "left_anti")
     return look_through(job, others.unionByName(whole))[0]
 
 
 def _look_through_few(job: Job, rows: DataFrame) -> tuple[Checked, int]:
-    """The same for a small target, without Spark; with it where the rows are many, or one is unsuitable."""
+    """As `_look_through`, for a small target and without Spark; with Spark where the rows are many, or one is
+    unsuitable. The number is of the new keys that the target has already."""
     import numpy as np
     import pyarrow.compute as pc
 
     assert job.small is not None
-    found, keys = collect_few(rows), _keys(job)
+    found, keys = collect_few(rows), _list_keys(job)
     try:
         if found is None or find_repeated(found, keys):
             return _look_through(job, rows)
@@ -69,26 +71,26 @@ def _look_through_few(job: Job, rows: DataFrame) -> tuple[Checked, int]:
             key=keys,
             written=[column.name for column in job.columns],
             vanished=job.vanished,
-            sequence=_spelled(job, job.output.sequence_by),
+            sequence=_find_spelling(job, job.output.sequence_by),
         )
     except NeedsSpark:
         return _look_through(job, rows)
     if job.change.again or job.change.count_repeated:
         rows = frame_of(job.session, found, rows.schema)
     checked = Checked(rows, read=found.num_rows, deletes=int(np.count_nonzero(goes)), few=few)
-    # Only such as the target has already raise a doubt.
+    # Only inserts of keys that the target has already need another look.
     new = pc.fill_null(pc.equal(kinds, "insert"), False).to_numpy()
     return checked, int(np.count_nonzero(new & (np.array(places, dtype=np.int64) >= 0)))
 
 
 def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
-    """The rows, computed once and looked through; and how many of their keys are new, as they say."""
+    """Compute the rows once and check their keys. Also returns how many rows come as inserts."""
     from pyspark.sql import functions as f
 
-    # As Delta itself would do it: computed once, and never again, whatever becomes of the inputs.
+    # As Delta itself does it: computed once and never again, even if the inputs change.
     held = rows.localCheckpoint(eager=False)
     types = {column.name.casefold(): column for column in job.columns}
-    keys = _keys(job)
+    keys = _list_keys(job)
     pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
     grouped = held.groupBy(*(f.col(quote(name)) for name in keys)).agg(
         f.count(f.lit(1)).alias("_n"),
@@ -129,23 +131,23 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
 
 
 def _find_there(job: Job, checked: Checked) -> DataFrame:
-    """The keys that the target has, and that should be new to it."""
-    keys = _keys(job)
+    """The keys that come as inserts and that the target has already."""
+    keys = _list_keys(job)
     new = checked.rows.where(_NEW)
     if job.is_few(checked):
         new = new.hint("broadcast")
     target = job.session.read.table(job.table).select(*map(quote, keys))
     for name, (least, greatest) in checked.bounds.items():
         target = target.where(f"{quote(name)} >= {least} AND {quote(name)} <= {greatest}")
-    return _joined(target, new, keys, "left_semi")
+    return _join_by_key(target, new, keys, "left_semi")
 
 
 def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
-    """The keys of which the whole says something else than the rows that have changed."""
+    """The keys for which the whole input gives something else than the rows that have changed."""
     from pyspark.sql import functions as f
 
     assert job.change.again is not None
-    columns = [f.col(quote(name)) for name in _keys(job)]
+    columns = [f.col(quote(name)) for name in _list_keys(job)]
     goes = f.expr(f"int({is_delete()})")
     whole = align_rows(job, CHANGE_TYPE, rows=job.change.again(checked.rows.select(*columns)))
     both = whole.select(*columns, f.lit(1).alias(_TIMES), goes.alias(_GOES)).unionAll(
@@ -155,16 +157,16 @@ def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
     return counted.where(f"{_TIMES} <> 1 OR {_GOES} <> 0").select(*columns)
 
 
-def _keys(job: Job) -> list[str]:
-    return [str(_spelled(job, name)) for name in job.output.key]
+def _list_keys(job: Job) -> list[str]:
+    return [str(_find_spelling(job, name)) for name in job.output.key]
 
 
-def _spelled(job: Job, name: str | None) -> str | None:
-    """As the target spells it."""
+def _find_spelling(job: Job, name: str | None) -> str | None:
+    """A column's name as the target spells it; None where it has no such column."""
     return next((one.name for one in job.columns if name and one.name.casefold() == name.casefold()), None)
 
 
-def _joined(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
+def _join_by_key(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
     """The rows whose key is among the others' (`left_semi`), or is not (`left_anti`)."""
     from pyspark.sql import functions as f
 

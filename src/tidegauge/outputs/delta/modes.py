@@ -1,4 +1,4 @@
-"""One commit for each mode: without Spark where target and change are small, else by it."""
+"""The commit of a batch in each mode: without Spark where target and change are small, else with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Partitions = tuple[tuple[str | None, ...], ...]
 _SMALL = 400_000
-"""Values in a change that is sent to every task whole, instead of sorting the target by its key."""
+"""The most values (rows times columns) of a change that is broadcast to every task, so that the target need
+not be sorted by its key."""
 
 
 @dataclass(frozen=True)
@@ -34,50 +35,52 @@ class Job:
     session: SparkSession
     flow: str
     table: str
-    """As SQL names the target."""
+    """The target's name in SQL."""
     location: str
     output: DeltaTable
     change: DeltaChange
     columns: tuple[DeltaColumn, ...]
-    """That are written."""
+    """The columns that are written."""
     partition_by: tuple[str, ...]
-    """Of the target."""
+    """Partition columns of the target table."""
     empty: bool
-    """The target has no file."""
+    """Whether the target has no rows."""
     tag: Tag
     events_epoch: EventsEpoch
-    """Of the batch."""
+    """`scd2`: which kept events count for this batch."""
     said: str = ""
-    """What the commit says of itself."""
+    """The note that goes into the commit's `userMetadata`, as JSON."""
     vanished: tuple[str, ...] = ()
     """See `target.RoomInDelta`."""
     small: SmallTarget | None = None
-    """Target and inputs are small: the commit is made without Spark, if the change is small too."""
+    """Set where target and inputs are small: then a change that is small too is committed without Spark."""
 
     def is_few(self, checked: Checked) -> bool:
-        """Whether the change is known to be small enough to be sent to every task whole."""
+        """Whether the change is known to be small enough to be broadcast to every task."""
         return checked.read is not None and checked.read * len(self.columns) <= _SMALL
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A change that is looked through: all that the commit and its words need to know of it."""
+    """A change that was checked, with all that its commit and the commit's note need to know of it."""
 
     rows: DataFrame
     read: int | None = None
+    """How many rows the change has, deletes included; None: not counted."""
     deletes: int | None = None
+    """How many of them are deletes; None: not counted."""
     few: FewRows | None = None
-    """`merge` into a small target: what it does."""
+    """`merge` into a small target: what the commit does."""
     bounds: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Of each key column that files can be left out by: the least and the greatest value."""
+    """The least and the greatest value, as SQL, of each key column by which files can be skipped."""
     touched: Partitions = ()
-    """`replace_partitions`: those that are written anew."""
+    """`replace_partitions`: the partitions that are written anew."""
     held: DataFrame | None = None
-    """In memory until the batch has ended."""
+    """A frame that is kept in memory until the batch has ended."""
 
 
 def check(job: Job) -> Checked:
-    """Everything that can be refused is refused here, before anything is committed."""
+    """Check the change for the output's mode. What can be refused is refused here, before any commit."""
     match job.output.mode:
         case Mode.MERGE:
             from tidegauge.outputs.delta.keys import check_keys
@@ -95,7 +98,7 @@ def check(job: Job) -> Checked:
 
 
 def is_idle(job: Job, checked: Checked) -> bool:
-    """Nothing changes: the commit has the tag, and that is all."""
+    """Whether the batch changes nothing, so that its commit has the tag only."""
     match job.output.mode:
         case Mode.MERGE:
             return checked.read == 0 if checked.few is None else checked.few.is_idle
@@ -106,7 +109,7 @@ def is_idle(job: Job, checked: Checked) -> bool:
 
 
 def apply(job: Job, checked: Checked) -> None:
-    """One commit with the tag, also where nothing changes. Raises Overtaken, or what Delta throws."""
+    """Make one commit with the tag, also where nothing changes. Raises Overtaken, or what Delta throws."""
     if job.small is not None:
         from tidegauge.outputs.delta.small_modes import find_few
 
@@ -129,7 +132,7 @@ def _apply_by_spark(job: Job, checked: Checked) -> None:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
             else:
-                _overwrite(job, checked.rows, _say_partitions(job, checked.touched))
+                _overwrite(job, checked.rows, _make_partition_condition(job, checked.touched))
         case Mode.MERGE:
             if is_idle(job, checked):
                 _append(job, no_rows(job.session, job.columns))
@@ -144,9 +147,8 @@ def _apply_by_spark(job: Job, checked: Checked) -> None:
 
 
 def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame:
-    """The rows with the target's own names and types, in its order, and some of the feed's columns.
-
-    Those of the change, unless others are given.
+    """The rows with the target's own names and types, in its order. `besides`: columns of the change feed
+    that are kept, if the rows have them. `rows`: instead of the rows of the change.
     """
     from pyspark.sql import functions as f
 
@@ -156,7 +158,7 @@ def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFr
     for column in job.columns:
         given = here.get(column.source.casefold())
         if given is None:
-            continue  # of an scd2 table, what it fills by itself
+            continue  # a column that scd2 fills by itself
         value = f.col(quote(given.name))
         if bare(given.dataType.jsonValue()) != column.type:
             value = value.cast(as_sql(column.type))
@@ -166,7 +168,7 @@ def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFr
 
 
 def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | TargetColumn]) -> DataFrame:
-    """An empty frame that Spark knows to be empty, so that it makes no file of it."""
+    """An empty frame that Spark knows to be empty, so that it writes no file for it."""
     nulls = ", ".join(f"CAST(NULL AS {as_sql(one.type)}) AS {quote(one.name)}" for one in columns)
     return session.sql(f"SELECT {nulls} WHERE false")
 
@@ -191,7 +193,7 @@ def _merge(job: Job, checked: Checked) -> None:
         on.append(f"t.{quote(name)} >= {least} AND t.{quote(name)} <= {greatest}")
     clauses = []
     if checked.deletes:
-        clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard(output, delete=True)} THEN DELETE")
+        clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard_sql(output, delete=True)} THEN DELETE")
     if checked.deletes != checked.read:
         stays = f"NOT ({is_delete('s')})"
         if others:
@@ -199,14 +201,14 @@ def _merge(job: Job, checked: Checked) -> None:
             sets = [f"{quote(column.name)} = s.{quote(column.name)}" for column in others]
             assigned = ", ".join([*sets, *(f"{quote(name)} = NULL" for name in job.vanished)])
             clauses.append(
-                f"WHEN MATCHED AND {stays} AND ({differs}){_guard(output)} THEN UPDATE SET {assigned}"
+                f"WHEN MATCHED AND {stays} AND ({differs}){_guard_sql(output)} THEN UPDATE SET {assigned}"
             )
         names = ", ".join(quote(column.name) for column in job.columns)
         values = ", ".join(f"s.{quote(column.name)}" for column in job.columns)
         clauses.append(f"WHEN NOT MATCHED AND {stays} THEN INSERT ({names}) VALUES ({values})")
     rows = checked.rows
     if job.is_few(checked):
-        # Spark guesses the size of what comes out of a transform, and mostly far too high.
+        # Spark's estimate for the output of a transform is mostly far too high for a broadcast.
         rows = rows.hint("broadcast")
     rows.createOrReplaceTempView(view)
     try:
@@ -222,20 +224,21 @@ def is_delete(alias: str | None = None) -> str:
 
 
 def say_differs(columns: Iterable[DeltaColumn]) -> str:
-    """Whether a row `s` that comes is another than the row `t` that is there, as SQL."""
+    """A SQL condition: whether the incoming row `s` differs from the target's row `t`."""
     return " OR ".join(map(_differs, columns))
 
 
 def _differs(column: DeltaColumn) -> str:
     one, other = f"t.{quote(column.name)}", f"s.{quote(column.name)}"
     if has_map(column.type) or has_float(column.type):
-        # Two maps that are equal may be written in another order: then the row is written once too often.
+        # Equal maps may have their entries in another order: then the row is updated without need.
         one, other = f"to_json(struct({one}))", f"to_json(struct({other}))"
     return f"NOT ({one} <=> {other})"
 
 
-def _guard(output: DeltaTable, *, delete: bool = False) -> str:
-    """An older event never overwrites a newer one; a delete that has no sequence is as new as its batch."""
+def _guard_sql(output: DeltaTable, *, delete: bool = False) -> str:
+    """A SQL condition by which an older event never overwrites a newer one; a delete without a sequence value
+    counts as new."""
     if output.sequence_by is None:
         return ""
     name = quote(output.sequence_by)
@@ -256,7 +259,7 @@ def _check_refused(job: Job) -> None:
 
 
 def _find_touched(job: Job) -> Partitions:
-    """The partitions to be written anew, by the text of their values."""
+    """The partitions to be written anew, each with its values as text."""
     from pyspark.sql import functions as f
 
     assert job.change.touched is not None
@@ -275,8 +278,8 @@ def _find_touched(job: Job) -> Partitions:
     return tuple(tuple(row) for row in found)
 
 
-def _say_partitions(job: Job, touched: Partitions) -> str:
-    """As a condition on the target."""
+def _make_partition_condition(job: Job, touched: Partitions) -> str:
+    """A SQL condition for the target's rows in these partitions."""
     types = {column.name.casefold(): column.type for column in job.columns}
     names = list(job.partition_by)
     groups: dict[tuple[Any, ...], list[str | None]] = {}
@@ -284,17 +287,20 @@ def _say_partitions(job: Job, touched: Partitions) -> str:
         groups.setdefault(values[:-1], []).append(values[-1])
     parts = []
     for first, last in groups.items():
-        said = [_is(name, value, types[name.casefold()]) for name, value in zip(names, first, strict=False)]
-        said.append(_among(names[-1], last, types[names[-1].casefold()]))
+        said = [
+            _is_value_sql(name, value, types[name.casefold()])
+            for name, value in zip(names, first, strict=False)
+        ]
+        said.append(_is_among_sql(names[-1], last, types[names[-1].casefold()]))
         parts.append(" AND ".join(f"({one})" for one in said))
     return " OR ".join(f"({part})" for part in parts)
 
 
-def _is(name: str, value: str | None, type_: str) -> str:
+def _is_value_sql(name: str, value: str | None, type_: str) -> str:
     return f"{quote(name)} IS NULL" if value is None else f"{quote(name)} = {literal(value, type_)}"
 
 
-def _among(name: str, values: list[str | None], type_: str) -> str:
+def _is_among_sql(name: str, values: list[str | None], type_: str) -> str:
     known = [literal(value, type_) for value in values if value is not None]
     said = [f"{quote(name)} IN ({', '.join(known)})"] if known else []
     if None in values:

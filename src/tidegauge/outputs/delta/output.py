@@ -43,11 +43,12 @@ _WAIT = 0.2
 class DeltaOutput:
     """`model.protocols.output.Output` for a DeltaFlow.
 
-    `stage` makes the target ready and keeps the change in memory. The versions of the inputs are frozen, so
-    `commit` can compute the rows, and nothing is written twice. `epochs` has the reason why no writer of an
-    older epoch is ever seen.
+    `stage` prepares the target and keeps the change in memory. The versions of the inputs are frozen, so
+    `commit` can compute the rows, and nothing is written twice. The module `epochs` explains why no commit
+    of an older epoch is ever seen.
 
-    `plan`: what it says of its inputs goes into its batches' commits, from which a ledger can be rebuilt.
+    `plan`: its facts about the inputs go into the commits, from which a ledger can be rebuilt. `locate` gives
+    the table's location, or None while the catalogue does not have it.
     """
 
     def __init__(
@@ -84,16 +85,16 @@ class DeltaOutput:
         self._ready = True
 
     def is_empty(self) -> bool:
-        now = self._standing()
+        now = self._read_standing()
         if now is None or now.look is None:
             return True
         return not now.ours and now.look.is_empty()
 
     def is_open(self, epoch: int, *, kept: bool = False) -> bool:
-        """Rows and tags are one log, and go together, but for a RESTORE: it leaves the tags."""
-        now = self._standing()
+        """Rows and tags are in one log and are lost together, except by a RESTORE, which keeps the tags."""
+        now = self._read_standing()
         if now is None:
-            return True  # a table of the catalogue that is not there yet: see `epochs`
+            return True  # the catalogue does not have the table yet: see `epochs`
         if kept and now.ours and now.look is not None:
             self._refuse_restored(now.look)
         if now.epoch == epoch:
@@ -121,7 +122,7 @@ class DeltaOutput:
         *,
         empty: bool = False,
     ) -> None:
-        """As the protocol promises. `empty` removes every row in the same commit."""
+        """As `Output` promises. `empty` removes every row in the same commit."""
         assert (pipeline, flow) == (self._delta_flow.pipeline, self._delta_flow.name)
         found = self._table.open()
         opening = DeltaEpochOpening(pipeline, flow, epoch, continues, reason, empty=empty)
@@ -146,11 +147,11 @@ class DeltaOutput:
         return found.epochs.lacks(continues)
 
     def receipt(self, tag: Tag) -> Receipt | None:
-        now = self._standing()
+        now = self._read_standing()
         return None if now is None else self._receipt(now, tag)
 
     def layout(self) -> tuple[Field, ...] | None:
-        now = self._standing()
+        now = self._read_standing()
         if now is None or now.look is None:
             return None
         output = self._delta_flow.output
@@ -164,15 +165,15 @@ class DeltaOutput:
         )
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        """Plans the commit, and makes the target or room in it; the rows are computed by `commit`.
+        """Plans the commit, and creates or alters the target; the rows are computed by `commit`.
 
-        The session is the flow's own: a tag that is set on it is seen by no other flow.
+        The session is the flow's own: no other flow sees a tag that is set on it.
         """
         assert isinstance(batch_data, DeltaBatch)
         own = spark()
         session.configure(own)
         token = uuid.uuid4().hex
-        self._pending[token] = self._planned(batch_data, own, guarded=True)
+        self._pending[token] = self._plan_pending(batch_data, own, guarded=True)
         return Staged(rows=0, change=token, notes=self._pending[token].notes)
 
     def commit(
@@ -181,27 +182,27 @@ class DeltaOutput:
         batch: Batch,
         staged: Staged,
         *,
-        layout: Layout,  # noqa: ARG002 - the rows say themselves what they are
+        layout: Layout,  # noqa: ARG002 - the rows have their own schema
         run_id: str,
     ) -> Receipt:
         guarded = True
         for attempt in range(1, _TRIES + 1):
             now = self._table.opened().epochs.ensure(tag.epoch, unmarked=self._table.by_name)
             if receipt := self._receipt(now, tag):
-                return self._same(receipt, batch)
+                return self._check_same(receipt, batch)
             try:
-                pending = self._pending_of(staged, tag, again=attempt > 1, guarded=guarded)
+                pending = self._find_pending(staged, tag, again=attempt > 1, guarded=guarded)
                 with tune_for_small(pending.session, few=pending.batch_data.reads_little):
                     self._commit(now, pending, tag, batch, run_id)
                 break
             except TidegaugeError:
                 raise
             except Exception as error:
-                # Which proves nothing: the commit may be there all the same.
+                # An error proves nothing: the commit may be there all the same.
                 if receipt := self.receipt(tag):
-                    return self._same(receipt, batch)
+                    return self._check_same(receipt, batch)
                 met = self._pending[staged.change].change.guarded and met_guard(error)
-                # The last try is one that no row can end.
+                # The last try is without a guard, so that no row can end it.
                 guarded = guarded and not met and attempt + 1 < _TRIES
                 if met:
                     continue
@@ -216,15 +217,16 @@ class DeltaOutput:
                 " (spark.delta.logStore.s3a.impl); run again: nothing of the batch is there",
                 retryable=True,
             )
-        return self._same(receipt, batch)
+        return self._check_same(receipt, batch)
 
     def discard(self, staged: Staged) -> None:
         pending = self._pending.pop(staged.change, None)
         if pending is not None:
             pending.release()
 
-    def _pending_of(self, staged: Staged, tag: Tag, *, again: bool, guarded: bool) -> PendingChange:
-        """As it was staged, or planned again; without a guard where rows have to leave the quarantine."""
+    def _find_pending(self, staged: Staged, tag: Tag, *, again: bool, guarded: bool) -> PendingChange:
+        """The change as it was staged. It is planned once more with `again`, and without a guard where rows
+        have to leave the quarantine."""
         pending = self._pending.get(staged.change)
         if pending is None:
             raise OutputError(
@@ -241,12 +243,13 @@ class DeltaOutput:
     def _plan_again(self, staged: Staged, *, guarded: bool) -> PendingChange:
         before = self._pending[staged.change]
         before.release()
-        made = self._planned(before.batch_data, before.session, guarded=guarded)
+        made = self._plan_pending(before.batch_data, before.session, guarded=guarded)
         self._pending[staged.change] = made
         return made
 
-    def _planned(self, batch_data: DeltaBatch, own: SparkSession, *, guarded: bool) -> PendingChange:
-        """`guarded`: if it can be, and promises to be worth it."""
+    def _plan_pending(self, batch_data: DeltaBatch, own: SparkSession, *, guarded: bool) -> PendingChange:
+        """Plan the change, and create or alter the target. `guarded`: with a guard, if the change can have
+        one and every row of the flow's last batch was as expected."""
         found = self._table.open()
         look = found.log.look() if found else None
         name = session.name_of(self._ref)
@@ -316,8 +319,8 @@ class DeltaOutput:
         found = find(now.look, tag)
         return receipt_of(found, tag) if found else None
 
-    def _same(self, receipt: Receipt, batch: Batch) -> Receipt:
-        """Refuse where the committed batch is another than this one, whoever committed it."""
+    def _check_same(self, receipt: Receipt, batch: Batch) -> Receipt:
+        """The receipt. Raises OutputDisagrees where the committed batch has other windows than this one."""
         if receipt.windows and receipt.windows != batch.windows:
             raise OutputDisagrees(
                 f"{self.place} holds another window than the ledger's batch {receipt.tag.seq} of epoch"
@@ -326,7 +329,7 @@ class DeltaOutput:
             )
         return receipt
 
-    def _standing(self) -> EpochStanding | None:
+    def _read_standing(self) -> EpochStanding | None:
         found = self._table.open()
         return None if found is None else found.epochs.standing()
 

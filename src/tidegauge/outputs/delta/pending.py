@@ -1,4 +1,4 @@
-"""A batch that is planned and not committed: its frames are computed by the commit itself."""
+"""A batch that is planned but not committed: its frames are computed by the commit itself."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class PendingChange:
 
     @property
     def whole(self) -> bool:
-        """Of a guarded change: all that the transform gives is looked at."""
+        """Whether a guarded change covers all rows of the transform, and not only those of a window."""
         verdict = self.change.judge() if self.change.judge else None
         return verdict is not None and verdict.whole
 
     def check(self, job: modes.Job) -> tuple[modes.Checked, Verdict | None]:
-        """Everything that can be refused is refused here, by what is expected and by the output's mode."""
+        """Check the change by the flow's expectations and the output's mode. What can be refused is refused
+        here."""
         verdict = self.change.judge() if self.change.judge else None
         self.checked = modes.check(job)
         if verdict is None:
@@ -55,11 +56,12 @@ class PendingChange:
         return self.checked, replace(verdict, checks=checks)
 
     def release(self) -> None:
+        """Let go of the frames that are kept in memory for this change."""
         held: list[DataFrame] = list(self.change.kept)
         if self.checked is not None and self.checked.held is not None:
             held.append(self.checked.held)
         for frame in held:
-            with suppress(Exception):  # a session that has ended has let go of them too
+            with suppress(Exception):  # a session that has ended has released them already
                 frame.unpersist()
 
 
@@ -70,7 +72,7 @@ def plan_change(
     *,
     guarded: bool,
 ) -> DeltaChange:
-    """`guarded`: if it can be."""
+    """The change of a batch; `target` reads the target table. `guarded`: with a guard, if it can have one."""
     if guarded and batch_data.guarded is not None:
         try:
             return batch_data.guarded(session, target)
@@ -83,7 +85,7 @@ def plan_change(
 def met_guard(error: BaseException) -> bool:
     """Whether a row was not as expected, so that the batch has to be done without a guard.
 
-    It decides no more than that: of an error that is wrongly taken for it, the batch is only done once more.
+    Nothing else depends on it: if another error is mistaken for this one, the batch is just done once more.
     """
     return GUARD in with_causes(error)
 
@@ -91,7 +93,7 @@ def met_guard(error: BaseException) -> bool:
 def passed_last(look: Snapshot | None, flow: DeltaFlow) -> bool:
     """Whether every row of the flow's last batch was as expected, as far as the log's newest commits tell.
 
-    Where one was not, the next batch most likely has one too.
+    If a row was not, the next batch most likely has such a row too.
     """
     prefix, by_row = prefix_of(flow.pipeline, flow.name), {one.name for one in flow.expect if one.by_row}
     for commit in look.since_checkpoint() if look else ():
@@ -99,6 +101,6 @@ def passed_last(look: Snapshot | None, flow: DeltaFlow) -> bool:
             try:
                 checks = Checks.from_json((commit.note or {})["expectations"])
             except (KeyError, TypeError, ValueError):
-                return True  # by an epoch's opening, or before anything was expected
+                return True  # it opened an epoch, or the flow had no expectations yet
             return not any(one.failed and one.name in by_row for one in checks.counts)
     return True

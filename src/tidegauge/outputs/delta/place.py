@@ -1,4 +1,4 @@
-"""Where a target is: its folder, its log and its epochs, as soon as they are known."""
+"""Where a target is: its location, its log and its epochs, as soon as the location is known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegauge.storage.store import open_store
 @dataclass(frozen=True)
 class Opened:
     where: str
-    """As Spark names it."""
+    """The table's location, as Spark writes it."""
     lake: Lake
     log: Log
     epochs: DeltaEpochs
@@ -49,9 +49,8 @@ class Opened:
             )
 
     def put(self, look: Snapshot, tag: Tag, said: str) -> bool:
-        """A batch that changes nothing, without Spark; False: another was faster, or it cannot be done so.
-
-        On S3 it is left to Spark, whose driver need not see what others put there.
+        """Commit a batch that changes nothing, without Spark. False: somebody else committed first, or the
+        table is on S3, where it is left to Spark: its driver may not see what others put there.
         """
         if self.lake.on_s3:
             return False
@@ -60,7 +59,7 @@ class Opened:
         return self.log.put(look.version + 1, [batch_info(look, now, said, "TIDEGAUGE BATCH"), txn])
 
     def forget_events(self, epoch: int) -> None:
-        """The events that an scd2 table keeps beside it, unless they are of this epoch already."""
+        """Remove the events that are kept beside an scd2 table, unless the log has this epoch already."""
         now = self.epochs.standing()
         if now.epoch == epoch and now.logged is not None:
             return
@@ -71,7 +70,8 @@ class Opened:
                 return
 
     def prove(self) -> None:
-        """That a commit without Spark is put only once. Raises OutputUnsafe."""
+        """Test that the S3 store keeps put-if-absent and replace safe. Raises OutputUnsafe where it does
+        not."""
         if self.lake.on_s3:
             prove(self.log.store, settings_of(self.lake), replacing=True)
 
@@ -84,11 +84,12 @@ class TargetPlace:
 
     @property
     def by_name(self) -> bool:
-        """In Spark's catalogue; then nobody knows where it will be before it is made."""
+        """Whether the table is named in Spark's catalogue; then its location is not known before it is
+        created."""
         return self._flow.output.table.path is None
 
     def open(self) -> Opened | None:
-        """None while the catalogue does not have it."""
+        """The table's place; None while the catalogue does not have the table."""
         try:
             where = self._locate()
         except SourceError as error:
@@ -102,6 +103,7 @@ class TargetPlace:
         return self._known
 
     def opened(self) -> Opened:
+        """The table's place. Raises OutputUnreachable where the catalogue does not have the table."""
         found = self.open()
         if found is None:
             raise OutputUnreachable(
@@ -112,7 +114,7 @@ class TargetPlace:
 
 
 def _lake(lake: Lake) -> Lake:
-    """Spark's catalogue writes places in more ways than we do."""
+    """The table's lake with its path in our form: Spark's catalogue writes locations in more ways."""
     try:
         path = resolve(lake.path)
     except ValueError as error:

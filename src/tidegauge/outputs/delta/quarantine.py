@@ -1,8 +1,8 @@
 """The table beside a target that holds the rows set aside by its flow's expectations.
 
 Its commit comes before the target's, under the same tag. If the process dies between the two, the batch is
-tried again and its rows there are replaced, so that none is lost and none is there twice. A row is kept as
-JSON in one column: so a change of the target's columns never stands in its way.
+tried again and its rows there are replaced, so that no row is lost or there twice. A row is kept as JSON in
+one column, so that this table stays as it is when the target's columns change.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ COLUMNS = {
     "_quarantined_at": "timestamp",
     "_replay": "string",
 }
-"""`_replay`: the name under which a row is being appended to its target; it goes when that is done."""
+"""`_replay`: the mark of a row that is just being appended to its target; afterwards the row is deleted."""
 _IN_LOG: dict[str, object] = {"bigint": "long", "array<string>": {"array": "string"}}
 
 
 def _find_altered(columns: Sequence[TargetColumn]) -> str | None:
-    """What keeps the table from taking rows; None where nothing does. A column more is left alone."""
+    """What keeps the table from taking rows, for an error message; None where nothing does. An additional
+    column is accepted unless it is NOT NULL."""
     held = {one.name: one for one in columns}
     for name, wanted in COLUMNS.items():
         if name not in held:
@@ -70,7 +71,8 @@ class Quarantine:
         return str(self._ref)
 
     def look(self) -> Snapshot | None:
-        """None while there is no such table. Raises OutputDisagrees for one that cannot take the rows."""
+        """The table as it is now; None while there is none. Raises OutputDisagrees where it cannot take the
+        rows."""
         where = self._locate()
         look = None if where is None else Log(open_store(lake_of(where, self._ref.storage))).look()
         if look is None:
@@ -85,13 +87,13 @@ class Quarantine:
         return look
 
     def has_to_replace(self, tag: Tag, *, whole: bool) -> bool:
-        """Whether rows are there that the batch takes away, also if it puts none there: those of an earlier
-        try of it, or all of the flow where it is evaluated `whole`."""
+        """Whether the batch removes rows here, even if it adds none: the rows of an earlier try of it, or all
+        rows of the flow where it is evaluated as a `whole`."""
         look = self.look()
         return look is not None and (find(look, tag) is not None or (whole and not look.is_empty()))
 
     def put(self, session: SparkSession, verdict: Verdict, tag: Tag, batch: Batch, run_id: str) -> None:
-        """Set the rows aside, or take away what an earlier try of the batch has put there."""
+        """Set the batch's rows aside, and remove those that an earlier try of it has put here."""
         look = self.look()
         if look is None and verdict.aside is None:
             return
@@ -104,31 +106,35 @@ class Quarantine:
         rows = self._rows(session, verdict.aside, tag, batch, run_id)
         writer = rows.write.format("delta")
         if replaced:
-            writer = writer.mode("overwrite").option("replaceWhere", self._of(None if verdict.whole else tag))
+            writer = writer.mode("overwrite").option(
+                "replaceWhere", self._filter(None if verdict.whole else tag)
+            )
         else:
             writer = writer.mode("append")
-        said = self._say(tag, run_id, verdict.checks.quarantined)
-        # Delta would pass over what has a tag that is there already.
-        with _saying(session, said) if known else tag_commits(session, tag, said):
+        said = self._render(tag, run_id, verdict.checks.quarantined)
+        # Delta would skip a commit whose tag is there already.
+        with _note_commits(session, said) if known else tag_commits(session, tag, said):
             _save(writer, self._ref)
 
     def forget_others(self, session: SparkSession, again: DataFrame, tag: Tag) -> None:
-        """Of rows that a batch has set aside once more, those that earlier ones have left here."""
+        """Delete the rows of earlier batches that this batch has set aside again."""
         view = f"tidegauge_{uuid.uuid4().hex}"
         again.select("row").distinct().createOrReplaceTempView(view)
         try:
-            with _saying(session, self._tell("again", f"batch {tag.seq} of epoch {tag.epoch}")):
+            with _note_commits(
+                session, self._describe_action("again", f"batch {tag.seq} of epoch {tag.epoch}")
+            ):
                 session.sql(
                     f"MERGE INTO {name_of(self._ref)} AS t USING {view} AS s ON t.row = s.row"
-                    f" AND {self._of(None, 't.')} AND NOT (t._epoch = {tag.epoch} AND t._seq = {tag.seq})"
+                    f" AND {self._filter(None, 't.')} AND NOT (t._epoch = {tag.epoch} AND t._seq = {tag.seq})"
                     " WHEN MATCHED THEN DELETE"
                 )
         finally:
             session.catalog.dropTempView(view)
 
     def rows(self, session: SparkSession) -> DataFrame:
-        """Of the flow, all that are there."""
-        return session.read.table(name_of(self._ref)).where(self._of(None))
+        """All rows of the flow."""
+        return session.read.table(name_of(self._ref)).where(self._filter(None))
 
     def delete(
         self,
@@ -138,27 +144,27 @@ class Quarantine:
         before_epoch: int | None = None,
         mark: str | None = None,
     ) -> None:
-        """The flow's rows, or those of earlier epochs, or those with a mark."""
-        which = [self._of(None)]
+        """Delete all rows of the flow, or only those of epochs before `before_epoch`, or with this mark."""
+        which = [self._filter(None)]
         which += [f"_epoch < {before_epoch}"] if before_epoch is not None else []
         which += [f"_replay = {literal(mark, 'string')}"] if mark is not None else []
-        with _saying(session, self._tell("discard" if mark is None else "replayed", reason)):
+        with _note_commits(session, self._describe_action("discard" if mark is None else "replayed", reason)):
             session.sql(f"DELETE FROM {name_of(self._ref)} WHERE {' AND '.join(which)}")
 
     def marks(self, session: SparkSession) -> list[str]:
-        """Of rows that somebody began to append."""
+        """The marks of rows that somebody began to append to the target."""
         found = self.rows(session).where("_replay IS NOT NULL").select("_replay").distinct().collect()
         return [str(one[0]) for one in found]
 
     def mark(self, session: SparkSession, passed: DataFrame, mark: str) -> bool:
-        """Give a mark to these rows, by `row`, `_epoch` and `_seq`; False where there are none."""
+        """Give a mark to the rows with these `row`, `_epoch` and `_seq`. False where `passed` is empty."""
         held = passed.distinct().localCheckpoint()
         try:
             if held.isEmpty():
                 return False
             view = f"tidegauge_{mark}"
             held.createOrReplaceTempView(view)
-            with _saying(session, self._tell("mark", mark)):
+            with _note_commits(session, self._describe_action("mark", mark)):
                 session.sql(
                     f"MERGE INTO {name_of(self._ref)} AS t USING {view} AS s ON t.row = s.row"
                     f" AND t._epoch = s._epoch AND t._seq = s._seq AND t._replay IS NULL"
@@ -172,8 +178,12 @@ class Quarantine:
         return True
 
     def append(self, session: SparkSession, rows: DataFrame, mark: str, reason: str) -> None:
-        """To the target, once: Delta passes over a mark that it has already."""
-        said = {APPLICATION: f"tidegauge-replay/{mark}", VERSION: "1", METADATA: self._tell("replay", reason)}
+        """Append rows to the target, once for each mark: Delta skips a mark that it has already."""
+        said = {
+            APPLICATION: f"tidegauge-replay/{mark}",
+            VERSION: "1",
+            METADATA: self._describe_action("replay", reason),
+        }
         try:
             for name, value in said.items():
                 session.conf.set(name, value)
@@ -182,7 +192,8 @@ class Quarantine:
             for name in said:
                 session.conf.unset(name)
 
-    def _tell(self, what: str, reason: str) -> str:
+    def _describe_action(self, what: str, reason: str) -> str:
+        """The note of a commit that is no batch."""
         said = {"tidegauge": 1, "kind": what, "pipeline": self._flow.pipeline, "flow": self._flow.name}
         return json.dumps({**said, "reason": reason}, ensure_ascii=False)
 
@@ -193,6 +204,7 @@ class Quarantine:
     def _rows(
         self, session: SparkSession, aside: DataFrame | None, tag: Tag, batch: Batch, run_id: str
     ) -> DataFrame:
+        """The rows as this table has them; none where nothing is set aside."""
         from pyspark.sql import functions as F  # noqa: N812
 
         if aside is None:
@@ -216,8 +228,8 @@ class Quarantine:
             F.lit(None).cast("string").alias("_replay"),
         )
 
-    def _of(self, tag: Tag | None, alias: str = "") -> str:
-        """The rows of the flow, or of one batch of it."""
+    def _filter(self, tag: Tag | None, alias: str = "") -> str:
+        """A SQL condition for the rows of the flow, or of one batch of it."""
         said = [
             f"{alias}_pipeline = {literal(self._flow.pipeline, 'string')}",
             f"{alias}_flow = {literal(self._flow.name, 'string')}",
@@ -227,7 +239,8 @@ class Quarantine:
         return " AND ".join(said)
 
     @staticmethod
-    def _say(tag: Tag, run_id: str, rows: int) -> str:
+    def _render(tag: Tag, run_id: str, rows: int) -> str:
+        """The note of a batch's commit."""
         return json.dumps(
             {
                 "tidegauge": 1,
@@ -244,8 +257,8 @@ class Quarantine:
 
 
 @contextmanager
-def _saying(session: SparkSession, said: str) -> Iterator[None]:
-    """What is committed inside says this of itself, and has no tag."""
+def _note_commits(session: SparkSession, said: str) -> Iterator[None]:
+    """Every commit of this session inside the block has this note, and no tag."""
     session.conf.set(METADATA, said)
     try:
         yield

@@ -1,6 +1,6 @@
-"""What a Delta table itself knows of how far its flow has come: our own words in the commits of its log.
+"""Reads from a Delta table's log how far its flow has come, by the notes in our own commits.
 
-It is what `ledger rebuild` goes by. Nothing is changed here, and no Spark is asked.
+`ledger rebuild` uses it. It changes nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ class RecalledDeltaEpoch:
 
     epoch: int
     seq: int
-    """Its last batch; 0: none yet."""
+    """The epoch's last batch; 0: none yet."""
     marks: dict[str, Recalled]
-    """By input; none where it begins at the beginning."""
+    """How far each input was read, by its name; empty where the epoch starts from the beginning."""
     opened: str | None = None
-    """Why it was opened by hand, while no batch has come since."""
+    """Why the epoch was opened by hand; None as soon as it has a batch."""
 
 
 def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | None:
-    """None: there is no table, or this flow has committed nothing to it. The lake's path is the table's.
+    """The flow's newest epoch in the table at `lake.path`; None where there is no table, or nothing of this
+    flow in it.
 
-    Raises OutputUnreachable; OutputDisagrees where the log no longer has what would have to be known.
+    Raises OutputUnreachable; OutputDisagrees where the log no longer has the commits that are needed.
     """
     store = open_store(lake)
     now = DeltaEpochs(Log(store), pipeline, flow).standing()
@@ -45,19 +46,19 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | N
     try:
         at = (epoch, seq)
         while at[0] and not at[1]:
-            opening = _opening(now, pipeline, flow, at[0])
+            opening = _find_opening(now, pipeline, flow, at[0])
             if opening is None:
-                raise _lost(flow, store.place, f"what opened epoch {at[0]}")
+                raise _lost_error(flow, store.place, f"what opened epoch {at[0]}")
             opened = str(opening.get("reason") or "") if opened is None else opened
             if opening["continues"] is None:
                 return RecalledDeltaEpoch(epoch, seq, {}, opened)
             at = int(opening["continues"]["epoch"]), int(opening["continues"]["upto"])
         if not at[1]:
             return RecalledDeltaEpoch(epoch, seq, {}, opened)
-        batch = next((one for one in _said(now, pipeline, flow) if _number(one) == at), None)
+        batch = next((one for one in _find_messages(now, pipeline, flow) if _batch_number(one) == at), None)
         if batch is None:
-            raise _lost(flow, store.place, f"batch {at[1]}, epoch {at[0]},")
-        return RecalledDeltaEpoch(epoch, seq, _marks(batch), opened)
+            raise _lost_error(flow, store.place, f"batch {at[1]}, epoch {at[0]},")
+        return RecalledDeltaEpoch(epoch, seq, _parse_marks(batch), opened)
     except (KeyError, TypeError, ValueError, PositionError) as error:
         raise OutputDisagrees(
             f"{flow}: what the log of {store.place} says of its batches cannot be read:"
@@ -66,21 +67,21 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | N
         ) from error
 
 
-def _said(now: EpochStanding, pipeline: str, flow: str) -> Iterator[dict[str, Any]]:
-    """Of the flow's own commits, newest first."""
+def _find_messages(now: EpochStanding, pipeline: str, flow: str) -> Iterator[dict[str, Any]]:
+    """The notes of the flow's own commits, newest first."""
     for commit in now.look.commits() if now.look else ():
         said = commit.note
         if said is not None and (said.get("pipeline"), said.get("flow")) == (pipeline, flow):
             yield said
 
 
-def _number(said: dict[str, Any]) -> tuple[int, int] | None:
-    """Epoch and batch; None for what is no batch."""
+def _batch_number(said: dict[str, Any]) -> tuple[int, int] | None:
+    """Epoch and sequence number of the batch in a note; None where the commit is no batch."""
     return (int(said["epoch"]), int(said["seq"])) if said.get("kind") is None else None
 
 
-def _opening(now: EpochStanding, pipeline: str, flow: str, epoch: int) -> dict[str, Any] | None:
-    """As the file beside the log says, or else the log."""
+def _find_opening(now: EpochStanding, pipeline: str, flow: str, epoch: int) -> dict[str, Any] | None:
+    """How an epoch was opened, by the marker file beside the log or else by the log; None: not found."""
     marker = now.marker
     if marker is not None and marker.epoch == epoch:
         continues = marker.continues
@@ -91,14 +92,14 @@ def _opening(now: EpochStanding, pipeline: str, flow: str, epoch: int) -> dict[s
     return next(
         (
             one
-            for one in _said(now, pipeline, flow)
+            for one in _find_messages(now, pipeline, flow)
             if one.get("kind") == EPOCH and int(one["epoch"]) == epoch
         ),
         None,
     )
 
 
-def _marks(said: dict[str, Any]) -> dict[str, Recalled]:
+def _parse_marks(said: dict[str, Any]) -> dict[str, Recalled]:
     return {
         str(one["input"]): Recalled(
             cursor=str(one["cursor"]),
@@ -112,7 +113,7 @@ def _marks(said: dict[str, Any]) -> dict[str, Recalled]:
     }
 
 
-def _lost(flow: str, place: str, what: str) -> OutputDisagrees:
+def _lost_error(flow: str, place: str, what: str) -> OutputDisagrees:
     return OutputDisagrees(
         f"{flow}: {what} is no longer in the log of {place}, so nothing tells how far its inputs were read",
         hint="bring a backup of the ledger back, or begin again with `tidegauge watermark reset`",

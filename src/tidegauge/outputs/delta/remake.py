@@ -1,4 +1,4 @@
-"""A target that was made for a batch which failed, and never written to: it takes the columns of today."""
+"""Gives new columns to a target that was created for a batch which failed, and has no rows yet."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OF_A_FEATURE = ("timestamp_ntz", "variant", "collat")
-"""Types that a table has to be declared for: such columns are added the usual way."""
+"""Types that need a table feature: such columns are added by ALTER TABLE."""
 
 
 def remake(log: Log, look: Snapshot, schema: StructType, output: DeltaTable) -> bool:
-    """Whether it was done. Only while nobody has committed since: a batch that another runner has written
-    meanwhile stands at the version that this would be put at."""
+    """Replace the table's columns by those of these rows, if Tidegauge created it and it is empty. Returns
+    whether it was done: not where another runner has committed in the meantime."""
     target, columns = target_of(look), list_columns(schema, output)
     if MADE not in target.properties or not look.is_empty():
         return False
     there = {one.name: one.type for one in target.columns}
     if there == {one.name: one.type for one in columns} or needs_mapping(columns):
         return False
-    text = _schema(schema, output, {one.name for one in columns})
+    text = _make_schema(schema, output, {one.name for one in columns})
     if any(word in text for word in _OF_A_FEATURE):
         return False
     spelled = {one.name.casefold(): one.name for one in columns}
@@ -39,7 +39,7 @@ def remake(log: Log, look: Snapshot, schema: StructType, output: DeltaTable) -> 
     return log.put(look.version + 1, actions)
 
 
-def _schema(schema: StructType, output: DeltaTable, names: set[str]) -> str:
+def _make_schema(schema: StructType, output: DeltaTable, names: set[str]) -> str:
     from pyspark.sql.types import StructField, StructType
 
     from tidegauge.outputs.delta.scd2 import added_columns

@@ -1,7 +1,7 @@
-"""Histories in a Delta table: every change of a key is a row with its interval.
+"""Histories in a Delta table (scd2): every change of a key is a row with its interval.
 
-What the history of a key is, `history` says. Only the keys of the batch are read, together with what
-`kept_events` has of them; only rows that differ are written, in one MERGE, which is the table's only commit.
+The module `history` defines what the history of a key is. Only the keys of the batch are read, with their
+events in `kept_events`; only rows that differ are written, in one MERGE, which is the table's only commit.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 _FEED = {CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP}
 _VIEW = "tidegauge_scd2"
 _FEW = 200_000
-"""The keys of so many events are sent to every executor, to pick their rows there."""
+"""Up to this many events, their keys are broadcast to pick the history's rows of these keys."""
 _ROWS_PER_FILE = 500_000
 
 
 def added_columns(schema: StructType, output: DeltaTable) -> list[StructField]:
-    """What the table has besides the columns of these rows, in order; the feed's own columns do not count.
+    """The columns, in order, that the table has besides those of these rows.
 
     Raises TransformFailed where the rows have such a column already, or lack the key, the sequence or a
-    tracked column. A sequence that is itself named `valid_from` is that column.
+    tracked column. A sequence column that is named `valid_from` serves as that column.
     """
     from pyspark.sql.types import BooleanType, StringType, StructField
 
@@ -97,14 +97,14 @@ def apply_scd2(
 ) -> None:
     """Bring these events into the history, in one commit with the session's tag, also if nothing differs.
 
-    `table` is the SQL name of a table that is there, with the columns of `rows` and `added_columns`. Nothing
-    is written when an event is unsuitable: KeyUnsuitable for a NULL in the key, TransformFailed for an event
-    without a sequence value. The same events again, in any company and order, change nothing.
+    `table` is the SQL name of an existing table, with the columns of `rows` and `added_columns`. Nothing is
+    written when an event is unsuitable: raises KeyUnsuitable for a NULL in the key, TransformFailed for an
+    event without a sequence value. The same events again, among any others and in any order, change nothing.
     """
     target = session.table(table)
     shape = shape_of(target, rows, output)
-    # Computed once and never again, as Delta does it with a MERGE's source: a plan that reads the target, and
-    # were only cached, would be computed anew as soon as the target has changed.
+    # Computed once and never again, as Delta does with a MERGE's source. A plan that reads the target and is
+    # only cached would be computed anew as soon as the target has changed.
     events = incoming(rows, shape).localCheckpoint(eager=False)
     stats = check_events(events, shape, output)
     if not stats["events"]:
@@ -119,12 +119,12 @@ def apply_scd2(
         beside = kept(filter_between(beside, shape, stats), shape)
         known = known.unionByName(beside, allowMissingColumns=True)
     known = known.join(touched, shape.keys, "left_semi")
-    # All that follows is by key: the rows travel once.
+    # All that follows is by key, so that the rows are shuffled once.
     events = known.unionByName(events, allowMissingColumns=True).repartition(*shape.keys)
     if stats["gone"]:
         events = without_replaced(events, shape)
     history = rebuild(events, shape).where("op IS NOT NULL OR keep IS NOT NULL").localCheckpoint(eager=False)
-    todo = _todo(history, shape)
+    todo = _count_todo(history, shape)
     if todo["keeps"]:
         files = 1 + todo["keeps"] // _ROWS_PER_FILE
         keep(session, location, to_keep(history, shape), events_epoch, files=files)
@@ -135,6 +135,8 @@ def apply_scd2(
 
 
 def shape_of(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventColumns:
+    """The event columns of a history. Raises TransformFailed where the rows have a column that the table does
+    not have."""
     added = {field.name.casefold() for field in added_columns(rows.schema, output)}
     fields = tuple(field for field in target.schema.fields if field.name.casefold() not in added)
     places = {field.name.casefold(): place for place, field in enumerate(fields)}
@@ -153,7 +155,7 @@ def shape_of(target: DataFrame, rows: DataFrame, output: DeltaTable) -> EventCol
 
 
 def check_events(events: DataFrame, shape: EventColumns, output: DeltaTable) -> Row:
-    """What one pass over the events finds; raises if one of them is unsuitable."""
+    """Counts and extremes of the events, found in one pass. Raises where an event is unsuitable."""
     from pyspark.sql import functions as F  # noqa: N812
 
     no_key = F.expr(" OR ".join(f"{name} IS NULL" for name in shape.keys))
@@ -172,19 +174,19 @@ def check_events(events: DataFrame, shape: EventColumns, output: DeltaTable) -> 
     if stats["no_key"]:
         raise KeyUnsuitable(
             f"{stats['no_key']} rows for {output.table} have NULL in the key"
-            f" ({', '.join(output.key)}), for example {_example(events.where(no_key), shape)}",
+            f" ({', '.join(output.key)}), for example {_show_example(events.where(no_key), shape)}",
             hint="let the transform leave such rows out or fill the key, or choose another key",
         )
     if stats["no_sequence"]:
         raise TransformFailed(
             f"{stats['no_sequence']} rows for {output.table} have NULL in {output.sequence_by}, which orders"
-            f" them, for example {_example(events.where(no_sequence), shape)}",
+            f" them, for example {_show_example(events.where(no_sequence), shape)}",
             hint="let the transform leave such rows out or fill the column: coalesce(…)",
         )
     if stats["no_time"]:
         raise TransformFailed(
             f"deletes for {output.table} have neither a value in {output.sequence_by} nor a commit's time,"
-            f" for example {_example(events.where(gone), shape)}",
+            f" for example {_show_example(events.where(gone), shape)}",
             hint=f"let the transform say when, in column {output.sequence_by}",
         )
     if stats["gone"] and not shape.in_time:
@@ -192,14 +194,14 @@ def check_events(events: DataFrame, shape: EventColumns, output: DeltaTable) -> 
         if left.head(1):
             raise TransformFailed(
                 f"a delete for {output.table} has no value in {output.sequence_by}, which is no timestamp, so"
-                f" its commit's time cannot stand for one: for example {_example(left, shape)}",
+                f" its commit's time cannot stand for one: for example {_show_example(left, shape)}",
                 hint="a delete of a sequence that is no timestamp: the transform has to say when,"
                 f" in column {output.sequence_by} (`feed: raw` shows it the deletes)",
             )
     return stats
 
 
-def _todo(history: DataFrame, shape: EventColumns) -> Row:
+def _count_todo(history: DataFrame, shape: EventColumns) -> Row:
     from pyspark.sql import functions as F  # noqa: N812
 
     counts = [F.count("op").alias("ops"), F.count("keep").alias("keeps")]
@@ -234,25 +236,25 @@ def _merge(
 
 
 def _commit_nothing(session: SparkSession, table: str, target: DataFrame) -> None:
-    """The tag has to be in the table all the same."""
+    """Commit no rows, only the session's tag."""
     columns = [TargetColumn(field.name, bare(field.dataType.jsonValue())) for field in target.schema.fields]
     no_rows(session, columns).writeTo(table).append()
 
 
 def hash_of(shape: EventColumns) -> Column:
-    """SHA-256, in hexadecimal, of the key's values and `valid_from`, each as text behind its length.
+    """SHA-256, in hexadecimal, of the key's values and `valid_from`, each as text with its length before it.
 
-    A timestamp is microseconds since 1970, bytes are hexadecimal, nested values JSON. No two lists of values
-    have the same text.
+    A timestamp is microseconds since 1970, bytes are hexadecimal, nested values JSON. Two different lists of
+    values never have the same text.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     types = [shape.fields[place].dataType for place in (*shape.key, shape.sequence)]
-    texts = [_text(name, type_of) for name, type_of in zip([*shape.keys, "s"], types, strict=True)]
+    texts = [_make_text(name, type_of) for name, type_of in zip([*shape.keys, "s"], types, strict=True)]
     return F.sha2(F.concat(*(F.concat(F.length(text), F.lit(":"), text) for text in texts)), 256)
 
 
-def _text(name: str, type_of: DataType) -> Column:
+def _make_text(name: str, type_of: DataType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     match type_of.typeName():
@@ -266,7 +268,7 @@ def _text(name: str, type_of: DataType) -> Column:
             return F.col(name).cast("string")
 
 
-def _example(frame: DataFrame, shape: EventColumns) -> str:
+def _show_example(frame: DataFrame, shape: EventColumns) -> str:
     row = _first(frame.select(*shape.keys, "s"))
     names = [shape.fields[place].name for place in (*shape.key, shape.sequence)]
     return ", ".join(

@@ -1,4 +1,5 @@
-"""The Spark side of a target: a session of the batch's own, and the table that is made or altered."""
+"""The Spark side of a target: settings of the flow's own session, and statements that create or alter the
+table."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _SETTINGS = {
     # A file that is gone is an error, never a smaller table.
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
-    # Columns come by our own decision, or not at all.
+    # Only our own statements add columns.
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     "spark.sql.caseSensitive": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -51,7 +52,7 @@ def name_of(ref: TableRef) -> str:
 def make_room(
     session: SparkSession, ref: TableRef, look: Snapshot | None, schema: StructType, flow: DeltaFlow
 ) -> RoomInDelta:
-    """Make the target where there is none, else what it lacks."""
+    """Create the target, or alter it so that it takes rows of this schema."""
     columns = list_columns(schema, flow.output)
     if look is None:
         _create(session, ref, columns, flow.output)
@@ -65,7 +66,7 @@ def make_room(
 def _create(
     session: SparkSession, ref: TableRef, columns: tuple[TargetColumn, ...], output: DeltaTable
 ) -> None:
-    """Of two that make it at once, the second adds nothing to what the first made."""
+    """Create the target. Where two do it at once, the second changes nothing that the first created."""
     spelled = {one.name.casefold(): one.name for one in columns}
     partition_by = [spelled[name.casefold()] for name in output.partition_by]
     properties = properties_for(columns, output)
@@ -81,8 +82,8 @@ def _create(
     try:
         session.sql(f"CREATE TABLE {body}")
     except Exception as refused:
-        # It is there by now, or its folder has something in it that is no table, such as the file of an epoch
-        # that was opened before: then a write of no rows makes it, and leaves an empty file.
+        # The table is there by now, or its folder has other files, such as the marker of an epoch that was
+        # opened before. Then a write of no rows creates the table, and leaves an empty file.
         if "ALREADY_EXISTS" not in str(refused) and "NON_EMPTY_LOCATION" not in str(refused):
             raise
         writer = no_rows(session, columns).write.format("delta").mode("append").options(**properties)

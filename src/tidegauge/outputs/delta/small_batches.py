@@ -1,19 +1,19 @@
 """Shortcuts for small batches into small Delta tables.
 
-Why: Spark's settings for large work, and Delta's look for a tag in the table's whole state, cost a small
+Why: Spark's settings for large work, and Delta's search for a tag in the table's whole state, cost a small
 batch more than its rows do.
 
 1. While a change is planned, a thread lets Spark read the target's log (`read_log_ahead`), which the commit
    needs. The thread only reads; where it fails, the commit reads the log itself.
 2. The statements of a small commit run without adaptive planning and generated code (`tune_for_small`), by
-   settings of the flow's own session, which are put back afterwards.
-3. Where the tables that a flow reads are small themselves (`reads_little`), that holds for all of the batch.
+   settings of the flow's own session, which are restored afterwards.
+3. Where the tables that a flow reads are small themselves (`reads_little`), the whole batch runs so.
    Tables and feeds are then read by the files that their logs name, as one partition each, so that a query is
    one job of one task; and a target that is small too is committed to without Spark (`small_target`).
 
 Gain: docs/performance.md, under `TIDEGAUGE_SMALL_BATCHES`.
 
-Switch: `TIDEGAUGE_SMALL_BATCHES=off` in the environment turns all off; nothing else changes by it.
+Switch: `TIDEGAUGE_SMALL_BATCHES=off` in the environment turns all of them off; results are the same.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 SWITCH = "TIDEGAUGE_SMALL_BATCHES"
 _SETTINGS = {
-    # There is nothing to adapt to: the rows are counted.
+    # Few rows leave nothing to adapt to.
     "spark.sql.adaptive.enabled": "false",
-    # Java that is written for one statement costs more than reading a few rows without it.
+    # Generating and compiling Java for one statement costs more than it saves on a few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    # Small tables are one partition each: no join has to send rows around, nor to collect one side of it.
+    # Small tables are one partition each: a join needs neither a shuffle nor a broadcast.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 _LOG = {"spark.databricks.delta.snapshotPartitions": "1"}
 _BYTES, _FILES = 16 * 2**20, 1_000
 _READ_BYTES = 4 * 2**20
-"""Of all tables that a flow reads: they may be read whole, row by row."""
+"""The most bytes that all tables of a flow may have together to count as small."""
 
 
 def is_small(look: Snapshot) -> bool:
@@ -56,14 +56,15 @@ def is_small(look: Snapshot) -> bool:
 
 
 def reads_little(tables: Iterable[Lake]) -> bool:
-    """Whether the tables are small, all of them together; on a disk, where a look at their logs is cheap."""
+    """Whether the tables are small, all of them together. False for tables on S3, whose logs are slow to
+    read."""
     left = -1 if is_off() else _READ_BYTES
     for lake in tables:
         try:
             look = None if lake.on_s3 else Log(open_store(lake)).look()
             size = look.find_size() if look else None
         except (TidegaugeError, OSError):
-            return False  # whoever reads the table says what is wrong with it
+            return False  # reading the table will raise the error
         if size is None or size.files > _FILES:
             return False
         left -= size.bytes
@@ -72,8 +73,8 @@ def reads_little(tables: Iterable[Lake]) -> bool:
 
 @contextmanager
 def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
-    """`few`: the statements inside are over few rows, into a table that is small itself. Else nothing is
-    changed."""
+    """Run the statements inside with settings for few rows. `few`: whether their rows are few and the target
+    is small; else no setting is changed."""
     if not few or is_off():
         yield
         return
@@ -89,7 +90,7 @@ def tune_for_small(session: SparkSession, *, few: bool) -> Iterator[None]:
 
 
 def read_log_ahead(session: SparkSession, table: str, look: Snapshot, *, remote: bool) -> None:
-    """Let Spark read the log of a table beside whatever else it does until the commit needs it."""
+    """Let Spark read a table's log in a thread, so that it is there when the commit needs it."""
     if is_off():
         return
     # Not so on S3: only the flow's own session has the keys to the bucket.

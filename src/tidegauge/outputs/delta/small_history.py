@@ -1,4 +1,5 @@
-"""A history in a small target: what a batch touches is rebuilt by Spark, and committed without it."""
+"""Histories (scd2) in a small target: Spark rebuilds the keys that a batch touches, and the commit is made
+without Spark."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ _TRIES = 10
 
 
 def find_few_changes(job: Job, small: SmallTarget, rows: DataFrame) -> FewRows:
-    """What brings these events into the history. Events that its rows do not show are kept beside it first,
-    as `kept_events` says. Raises as `scd2.apply_scd2` does."""
+    """The change that brings these events into the history. Events that its rows do not show are first kept
+    beside it, as in `kept_events`. Raises what `scd2.apply_scd2` raises, and NeedsSpark."""
     import pyarrow.compute as pc
 
     session, schema = job.session, small.columns.schema
@@ -86,7 +87,7 @@ def _collect(frame: DataFrame) -> pa.Table:
 
 
 def _check(events: pa.Table, held: DataFrame, shape: EventColumns, job: Job) -> bool:
-    """Whether a delete has no sequence value. Raises where an event is unsuitable."""
+    """Whether any delete has no sequence value. Raises where an event is unsuitable."""
     import pyarrow.compute as pc
 
     kinds = events.column("kind")
@@ -103,7 +104,7 @@ def _check(events: pa.Table, held: DataFrame, shape: EventColumns, job: Job) -> 
 
 
 def _open_kept(small: SmallTarget) -> SmallTarget | None:
-    """The events beside the history, where they can be read and added to without Spark."""
+    """The table with the kept events; None where there is none, or only Spark can read and write it."""
     folder = f"{small.folder}/{FOLDER}"
     log = Log(open_store(Lake("kept events", folder)))
     look = log.look()
@@ -130,7 +131,8 @@ def keep_beside(
     schema: StructType,
     shape: EventColumns,
 ) -> None:
-    """Adds these rows of a rebuilt history, of which something has to be kept."""
+    """Keep the events of these rows beside the history, without Spark if possible. `mine`: rows of a rebuilt
+    history that have `keep` set."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,7 @@
 """A merge of few rows into a small target: which rows are there already, which differ, and what is written.
 
-As Spark's MERGE and its `<=>` would have it. What Arrow and Spark may see differently raises NeedsSpark.
+The result is that of Spark's MERGE and its `<=>`. Values that Arrow and Spark may compare differently raise
+NeedsSpark.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def match_rows(rows: pa.Table, target: pa.Table, key: Sequence[str]) -> list[int]:
-    """For each row the place of the target's row that has its key; -1: none has it."""
+    """For each row the position of the target's row with the same key; -1: there is none."""
     import pyarrow.compute as pc
 
-    mine = [_comparable(rows.column(name)) for name in key]
-    theirs = [_comparable(target.column(name)) for name in key]
+    mine = [_to_comparable(rows.column(name)) for name in key]
+    theirs = [_to_comparable(target.column(name)) for name in key]
     places = pc.indices_nonzero(_find_candidates(mine, theirs))
     there: dict[tuple[Any, ...], int] = {}
     for place, *values in zip(
@@ -34,17 +35,19 @@ def match_rows(rows: pa.Table, target: pa.Table, key: Sequence[str]) -> list[int
 
 
 def pick_candidates(rows: pa.Table, others: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """The rows that may have a key of the others', and few besides. `names`: which column is which."""
+    """The rows that may have the key of one of `others`, and few more. `names`: the key columns, by their
+    name in `others` the one in `rows`."""
     return rows.filter(
         _find_candidates(
-            [_comparable(others.column(name)) for name in names],
-            [_comparable(rows.column(name)) for name in names.values()],
+            [_to_comparable(others.column(name)) for name in names],
+            [_to_comparable(rows.column(name)) for name in names.values()],
         )
     )
 
 
 def _find_candidates(mine: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Column by column: of a table that is larger than the change, few rows are left to be compared."""
+    """Which of their rows may have one of my keys: each column's value is among mine. This leaves few rows of
+    a large table to be compared as a whole."""
     import pyarrow.compute as pc
 
     candidates: Any = None
@@ -55,8 +58,8 @@ def _find_candidates(mine: Sequence[pa.ChunkedArray], theirs: Sequence[pa.Chunke
 
 
 def find_repeated(rows: pa.Table, key: Sequence[str]) -> bool:
-    """Whether a key comes twice, or has a NULL."""
-    columns = [_comparable(rows.column(name)) for name in key]
+    """Whether any key is there twice, or has a NULL."""
+    columns = [_to_comparable(rows.column(name)) for name in key]
     if any(one.null_count for one in columns):
         return True
     keys = set(zip(*(one.to_pylist() for one in columns), strict=True))
@@ -74,8 +77,9 @@ def merge_few(
     vanished: Sequence[str] = (),
     sequence: str | None = None,
 ) -> FewRows:
-    """`rows` have the columns that are `written`; those whose flag in `goes` is set are deletes. `sequence`:
-    what is older than the target's row leaves it as it is."""
+    """What a merge of these rows does. `rows` have the columns that are `written`; `places` are from
+    `match_rows`; a flag in `goes` makes a row a delete. `sequence`: a row with a smaller value in this column
+    than the target's row changes nothing."""
     import numpy as np
     import pyarrow as pa
 
@@ -107,7 +111,8 @@ def build_few(
     vanished: Sequence[str] = (),
     unchanged: Sequence[str] = (),
 ) -> FewRows:
-    """`unchanged`: columns that an update leaves as they are."""
+    """The commit of these deletes, updates and inserts, which are flags of `rows`. `at` has the position of
+    each row in the target. `unchanged`: columns that an update leaves as they are."""
     import pyarrow as pa
 
     before = target.take(pa.array(at[updates]))
@@ -129,7 +134,7 @@ def build_few(
 def fill_rows(
     schema: pa.Schema, rows: pa.Table, given: Sequence[str], before: pa.Table | None = None
 ) -> pa.Table:
-    """Rows with all columns: as given, or as they were, or NULL."""
+    """Rows with all columns of the schema: a `given` column from `rows`, any other from `before`, or NULL."""
     import pyarrow as pa
 
     columns = []
@@ -154,8 +159,8 @@ def fit(column: pa.ChunkedArray, type_of: pa.DataType) -> pa.ChunkedArray:
         raise NeedsSpark(f"{column.type} is no {type_of}") from error
 
 
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A key, as values that Python finds equal exactly where Spark does."""
+def _to_comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A key column as values that are equal in Python exactly where they are equal in Spark."""
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -171,8 +176,9 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _find_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """Row by row, as `<=>`, but for a zero that changes its sign: that is a change. Nested values that Arrow
-    finds different though Spark would not, such as a map in another order, are written once too often."""
+    """Row by row, whether two values are the same, as `<=>` compares, except that zeros of different sign
+    differ. Nested values that only Arrow finds different, such as a map in another order, are updated without
+    need."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -190,7 +196,7 @@ def _find_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[Any, 
         signs = np.signbit(one.to_numpy()) == np.signbit(other.to_numpy())
         same = pc.or_(pc.and_(same, pa.chunked_array([signs])), pc.fill_null(nans, False))
     found = pc.or_(same, pc.and_(pc.is_null(one), pc.is_null(other)))
-    return _flags(found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found]))
+    return _to_flags(found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found]))
 
 
 def _has_float(type_of: pa.DataType) -> bool:
@@ -203,18 +209,19 @@ def _has_float(type_of: pa.DataType) -> bool:
 def _find_newer(
     mine: pa.ChunkedArray, theirs: pa.ChunkedArray, goes: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """An older event never overwrites a newer one; a delete that has no sequence is as new as its batch."""
+    """Row by row, whether my event is not older than theirs; a delete without a sequence value counts as
+    new."""
     import pyarrow.compute as pc
     import pyarrow.types as t
 
     mine = fit(mine, theirs.type)
     if t.is_floating(mine.type) or t.is_nested(mine.type):
         raise NeedsSpark(f"a sequence of {mine.type}")
-    known = _flags(pc.fill_null(pc.greater_equal(mine, theirs), False))
-    newer: np.ndarray[Any, Any] = known | _flags(pc.is_null(theirs)) | (goes & _flags(pc.is_null(mine)))
+    known = _to_flags(pc.fill_null(pc.greater_equal(mine, theirs), False))
+    newer: np.ndarray[Any, Any] = known | _to_flags(pc.is_null(theirs)) | (goes & _to_flags(pc.is_null(mine)))
     return newer
 
 
-def _flags(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+def _to_flags(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     found: np.ndarray[Any, Any] = column.to_numpy()
     return found

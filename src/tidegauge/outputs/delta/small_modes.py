@@ -1,4 +1,4 @@
-"""What a commit to a small target does, for each mode; None where Spark has to make it."""
+"""Computes for each mode what a commit to a small target does, if it can be made without Spark."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidegauge.spark.few_rows import collect_few
 
 
 def find_few(job: Job, small: SmallTarget, checked: Checked) -> FewRows | None:
+    """The change for `SmallTarget.commit`; None where Spark has to make the commit."""
     try:
         match job.output.mode:
             case Mode.MERGE:
@@ -43,7 +44,8 @@ def _replace(
 
 
 def _find_files(small: SmallTarget, touched: Partitions) -> frozenset[int]:
-    """Those in the partitions, by the text of their values: the log's own, for these types."""
+    """Which files lie in the touched partitions, by the text of their values. Raises NeedsSpark for types
+    whose text the log may write in another way."""
     import pyarrow.types as t
 
     schema = small.columns.schema

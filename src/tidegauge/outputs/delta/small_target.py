@@ -1,14 +1,15 @@
 """A small target, read and committed to without Spark.
 
-Why: a MERGE of Delta's takes ten jobs, however few its rows are. Where the target and all that a batch reads
-are small, Spark computes the rows of the change, once, and the rest is done here: they are matched with the
+Why: Delta's MERGE takes ten jobs, however few its rows are. Where the target and all that a batch reads
+are small, Spark computes the rows of the change once, and the rest is done here: they are matched with the
 target's rows by key, files with rows that change are written anew, and data files, change feed, tag and
-counts are one commit of the log, put only if nobody else has put that version. Whoever comes second looks
-again and begins anew, as after any conflict.
+counts are one commit of the log, put only if nobody else has put that version. The writer that comes second
+reads the log again and starts over, as after any conflict.
 
-Only where nothing is in doubt: a local disk, no feature or property that asks a writer for more than is done
-here, no column that Delta would look at or fill. All else, and every hundredth commit, at which Delta cleans
-its log, is left to Spark (`open_small` gives None). The checkpoint of every tenth is written here.
+Only for simple tables: on a local disk, with no feature or property that demands more of a writer than is
+done here, and no column that Delta would check or fill. All else, and every hundredth commit, at which Delta
+cleans its log, is left to Spark (`open_small` gives None). The checkpoint of every tenth commit is written
+here.
 
 Switch: `TIDEGAUGE_SMALL_BATCHES=off`, as for all shortcuts of `small_batches`.
 """
@@ -54,25 +55,31 @@ _FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-"""That ask nothing more of these commits, as long as no column and no property uses them otherwise."""
+"""Table features that demand nothing more of these commits, as long as no column or property uses them."""
 _WRITERS = 7
+"""The newest writer protocol that is known here."""
 _CROWD = 50
+"""With more files than this, a merge writes all of them anew as one."""
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """What a commit does. Rows have all columns of the target, places count its rows."""
+    """What a commit to a small target does. Rows have all columns of the target."""
 
     inserted: pa.Table
     updated: pa.Table | None = None
+    """The updated rows, with their new values."""
     updated_at: Sequence[int] = ()
+    """The positions of the updated rows in `SmallTarget.rows`."""
     deleted_at: Sequence[int] = ()
+    """The positions of the deleted rows in `SmallTarget.rows`."""
     replaced: frozenset[int] | None = None
-    """Files that go whole; None: this is a merge."""
+    """Which of `SmallTarget.adds` are removed whole; None: a merge or an append."""
     deleted: int | None = None
-    """Rows that go with them, where that is said."""
+    """How many rows the removed files have; None where the commit does not note it."""
     append: bool = False
     read: int = 0
+    """How many rows the change has."""
 
     @property
     def is_idle(self) -> bool:
@@ -81,6 +88,8 @@ class FewRows:
 
 @dataclass(frozen=True)
 class SmallTarget:
+    """A small target, with all its rows in memory. `adds` are its files, `tables` the rows of each."""
+
     log: Log
     folder: str
     look: Snapshot
@@ -94,6 +103,7 @@ class SmallTarget:
 
     @lazy
     def _starts(self) -> list[int]:
+        """The position of each file's first row in `rows`."""
         starts, count = [], 0
         for table in self.tables:
             starts.append(count)
@@ -101,30 +111,32 @@ class SmallTarget:
         return starts
 
     def file_at(self, place: int) -> int:
+        """Which of `adds` has the row at this position."""
         return bisect_right(self._starts, place) - 1
 
     def show(self, session: SparkSession, rows: pa.Table | None = None) -> DataFrame:
-        """All its rows, or those that are given."""
+        """All rows of the target, or the given ones, as a frame."""
         from pyspark.sql.types import StructType
 
         schema = StructType.fromJson(json.loads(self.look.state.schema))
         return frame_of(session, self.rows if rows is None else rows, schema)
 
     def commit(self, tag: Tag | None, said: str, few: FewRows) -> bool:
-        """False: somebody else has committed, and nothing was changed."""
+        """Commit the change, with the tag if there is one. False: somebody else has committed first, and
+        nothing was changed."""
         now, state = int(time.time() * 1000), self.look.state
         gone = sorted([*few.updated_at, *few.deleted_at])
         crowded = few.replaced is None and not few.append and len(self.adds) > _CROWD
         touched = self._find_touched(few, gone, whole=crowded)
         store = self.log.store
-        written = self.columns.write(store, self._left(few, touched, gone), state)
+        written = self.columns.write(store, self._collect_written(few, touched, gone), state)
         feed: list[Action] = []
         if (gone or crowded) and state.is_on("delta.enableChangeDataFeed"):
-            feed = self.columns.write(store, self._changes(few), state, feed=True)
+            feed = self.columns.write(store, self._make_feed(few), state, feed=True)
         info = batch_info(
             self.look, now, said, "WRITE" if few.append or few.replaced is not None else "MERGE"
         )
-        info["commitInfo"] |= _count(few, touched, written, self.adds)
+        info["commitInfo"] |= _make_metrics(few, touched, written, self.adds)
         tags = [{"txn": {"appId": application(tag), "version": tag.seq, "lastUpdated": now}}] if tag else []
         removed = [{"remove": removal_of(self.adds[at], now)} for at in touched]
         version = self.look.version + 1
@@ -138,14 +150,14 @@ class SmallTarget:
         return True
 
     def _find_touched(self, few: FewRows, gone: Sequence[int], *, whole: bool) -> list[int]:
-        """The files that go. `whole`: every merge that only inserts leaves a file; as soon as they are many,
-        one is made of them."""
+        """Which files are removed. `whole`: all of them, to be written anew as one: every merge that only
+        inserts adds a small file."""
         if whole:
             return list(range(len(self.adds)))
         return sorted({self.file_at(place) for place in gone} | (few.replaced or frozenset()))
 
-    def _left(self, few: FewRows, touched: Sequence[int], gone: Sequence[int]) -> pa.Table:
-        """All rows of the files that are written."""
+    def _collect_written(self, few: FewRows, touched: Sequence[int], gone: Sequence[int]) -> pa.Table:
+        """All rows that are written: what is left of the removed files, updated rows and new ones."""
         import numpy as np
         import pyarrow as pa
 
@@ -161,8 +173,8 @@ class SmallTarget:
         parts.append(few.inserted)
         return concat_rows([one for one in parts if one.num_rows], self.columns.schema)
 
-    def _changes(self, few: FewRows) -> pa.Table:
-        """As the feed has them."""
+    def _make_feed(self, few: FewRows) -> pa.Table:
+        """The rows of the change data feed."""
         import pyarrow as pa
 
         parts = [(self.rows.take(pa.array(few.deleted_at, pa.int64())), DELETE), (few.inserted, "insert")]
@@ -179,7 +191,8 @@ class SmallTarget:
     def _note_size(
         self, version: int, info: Action, written: Sequence[Action], touched: Sequence[int]
     ) -> None:
-        """As Delta does it beside each commit; whoever reads the table next need not read its log for it."""
+        """Write the version's checksum file, as Delta does. By it, readers know the table's size and state
+        without reading the log."""
         state = self.look.state
         kept = [add for at, add in enumerate(self.adds) if at not in set(touched)]
         files = [*kept, *(one["add"] for one in written)]
@@ -199,7 +212,7 @@ class SmallTarget:
 
 
 def open_small(log: Log, folder: str, look: Snapshot) -> SmallTarget | None:
-    """None: it is left to Spark."""
+    """The target with its rows; None: the commit has to be made by Spark."""
     if is_off() or log.store.remote or not is_small(look):
         return None
     try:
@@ -213,6 +226,7 @@ def open_small(log: Log, folder: str, look: Snapshot) -> SmallTarget | None:
 
 
 def _check_writable(look: Snapshot) -> FileColumns:
+    """The table's columns. Raises NeedsSpark where a commit cannot be made here."""
     state = look.state
     features = {name.removesuffix("-preview") for name in state.features}
     if state.protocol["minWriterVersion"] > _WRITERS or features - _FEATURES:
@@ -228,10 +242,11 @@ def _check_writable(look: Snapshot) -> FileColumns:
     return columns
 
 
-def _count(
+def _make_metrics(
     few: FewRows, touched: Sequence[int], written: Sequence[Action], adds: Sequence[Action]
 ) -> Mapping[str, object]:
-    """As Delta counts, so that `DESCRIBE HISTORY` and receipts read the same whoever has committed."""
+    """The commit's metrics, counted as Delta does, so that `DESCRIBE HISTORY` and receipts are the same as
+    after a commit by Spark."""
     size = sum(int(one["add"]["size"]) for one in written)
     if few.append or few.replaced is not None:
         mode = "Append" if few.append else "Overwrite"

@@ -1,4 +1,4 @@
-"""Within which values a batch's keys lie, so that files with others are left unread."""
+"""The least and greatest keys of a batch, so that Delta can skip files without such keys."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
 _PICKED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
-"""Types of which files know the least and the greatest value, and which are exact as text; decimals too."""
+"""Types that have bounds in a file's statistics and are exact as text; decimals have both too."""
 _SHORT = 2000
+"""The most characters that both bounds of a column may have together."""
 
 
 def select_extremes(shape: EventColumns, where: str = "true") -> Iterator[Column]:
-    """The least and greatest keys and sequence values, as text."""
+    """Aggregates: the least and the greatest value of each key column and of the sequence, as text."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    picked = {inner for inner, _ in _types(shape)}
+    picked = {inner for inner, _ in _list_types(shape)}
     for inner in (*shape.keys, "s"):
         value = f"CASE WHEN {where} THEN {inner if inner in picked else 'NULL'} END"
         yield F.expr(f"string(min({value}))").alias(f"low_{inner}")
@@ -30,12 +31,13 @@ def select_extremes(shape: EventColumns, where: str = "true") -> Iterator[Column
 
 
 def list_conditions(shape: EventColumns, found: Row, prefix: str = "", *, moment: bool = False) -> list[str]:
-    """Conditions that every row of interest meets; `moment`: with one for `valid_from`."""
+    """SQL conditions that every row with one of the keys meets. `found`: the result of `select_extremes`;
+    `moment`: with a condition on `valid_from`."""
     names = {f"k{index}": shape.fields[place].name for index, place in enumerate(shape.key)}
     if moment:
         names["s"] = VALID_FROM
     conditions = []
-    for inner, type_of in _types(shape):
+    for inner, type_of in _list_types(shape):
         low, high = found[f"low_{inner}"], found[f"high_{inner}"]
         if inner in names and low is not None and len(low) + len(high) < _SHORT:
             ends = f"{literal(low, type_of)} AND {literal(high, type_of)}"
@@ -44,13 +46,13 @@ def list_conditions(shape: EventColumns, found: Row, prefix: str = "", *, moment
 
 
 def filter_between(frame: DataFrame, shape: EventColumns, found: Row) -> DataFrame:
-    """The rows of a table that may be of one of the keys."""
+    """The rows of a table that may have one of the keys."""
     conditions = list_conditions(shape, found)
     return frame.where(" AND ".join(conditions)) if conditions else frame
 
 
-def _types(shape: EventColumns) -> Iterator[tuple[str, str]]:
-    """Of the keys and the sequence, as far as files can be picked by them."""
+def _list_types(shape: EventColumns) -> Iterator[tuple[str, str]]:
+    """The inner name and type of each key column and of the sequence, if files can be skipped by it."""
     for inner, place in zip([*shape.keys, "s"], [*shape.key, shape.sequence], strict=True):
         type_of = bare(shape.fields[place].dataType.jsonValue())
         if type_of in _PICKED or str(type_of).startswith("decimal("):

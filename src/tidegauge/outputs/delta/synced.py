@@ -41,17 +41,17 @@ _LEAVE_ROWS = frozenset(
     {"SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "OPTIMIZE"}
     | {"VACUUM START", "VACUUM END", "DROP COLUMNS", "RENAME COLUMN", "UPGRADE PROTOCOL", "CREATE TABLE"}
 )
-"""Operations after which a table has the rows that it had before."""
+"""Delta's names of operations that change no row."""
 
 CountRepeated = Callable[
     [DeltaFlow, "DataFrame", "DataFrame | None", "DataFrame | None"], tuple[CheckCount, ...]
 ]
-"""The `unique` checks of a flow, of rows that are about to be written beside those that are there."""
+"""Runs a flow's `unique` checks on rows that are about to be written, beside those that are there."""
 OwnSession = Callable[[], AbstractContextManager["SparkSession"]]
 
 
 def target_flow(flow: TableFlow, key: tuple[str, ...] = ()) -> DeltaFlow:
-    """The flow as the writer of Delta tables knows flows: it has no inputs there."""
+    """The flow as a DeltaFlow without inputs, which is what DeltaOutput takes."""
     assert isinstance(flow.output, DeltaFolder)
     options = flow.options
     table = TableRef(path=str(flow.output), storage=flow.output.lake)
@@ -71,8 +71,8 @@ def target_flow(flow: TableFlow, key: tuple[str, ...] = ()) -> DeltaFlow:
 class SyncedDeltaOutput(DeltaOutput):
     """`model.protocols.output.Output` and `TargetTable` for a TableFlow whose output is a DeltaFolder.
 
-    The key of its rows is known with the first batch. `own_session`: to read what the target has.
-    `count_repeated`: for a flow that expects values to be unique.
+    The key of its rows is not known before the first batch. `own_session`: opens a session to read the target
+    with. `count_repeated`: needed for a flow that expects values to be unique.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class SyncedDeltaOutput(DeltaOutput):
         return Capabilities(stages_rows=False, deletes_keys=True, table=self)
 
     def is_open(self, epoch: int, *, kept: bool = False) -> bool:
-        """`kept`: as the protocol promises, as far as the log alone tells."""
-        now = self._standing()
+        """`kept`: as `Output` promises, as far as the log alone tells."""
+        now = self._read_standing()
         if kept and now is not None and now.look is not None and now.ours and now.look.is_empty():
             made_it = (one for one in now.look.commits() if one.info.get("operation") not in _LEAVE_ROWS)
             last = next(made_it, None)
@@ -129,9 +129,9 @@ class SyncedDeltaOutput(DeltaOutput):
         def change(session: SparkSession, target: Callable[[], DataFrame] | None) -> DeltaChange:
             rows = frame_of(session, brought, held, key)
             if checked is not None:
-                repeated = partial(self._repeated, target)
+                repeated = partial(self._count_repeated_rows, target)
                 return checked_change(self._flow.name, checked, rows, key, repeated)
-            return DeltaChange(self._as_deletes(rows, target) if gone else rows)
+            return DeltaChange(self._make_deletes(rows, target) if gone else rows)
 
         staged = super().stage(DeltaBatch(layout, batch_data.rows, change=change), spark)
         return replace(staged, rows=held.num_rows if held is not None else 0)
@@ -144,7 +144,9 @@ class SyncedDeltaOutput(DeltaOutput):
             pending.change = begin_anew(pending.change)
         super()._commit(now, pending, tag, batch, run_id)
 
-    def _repeated(self, target: Callable[[], DataFrame] | None, rows: DataFrame) -> tuple[CheckCount, ...]:
+    def _count_repeated_rows(
+        self, target: Callable[[], DataFrame] | None, rows: DataFrame
+    ) -> tuple[CheckCount, ...]:
         assert self._count_repeated is not None, "a flow that checks rows is opened with it"
         return self._count_repeated(self._delta_flow, rows, target() if target else None, None)
 
@@ -156,8 +158,8 @@ class SyncedDeltaOutput(DeltaOutput):
                 raise
             raise from_spark(error.__cause__, self.place) from error
 
-    def _as_deletes(self, keys: DataFrame, target: Callable[[], DataFrame] | None) -> DataFrame:
-        """With the other columns that the flow has written, which need no values."""
+    def _make_deletes(self, keys: DataFrame, target: Callable[[], DataFrame] | None) -> DataFrame:
+        """The keys as deletes, with NULL in the other columns that the flow has written."""
         from pyspark.sql import functions as f
 
         there = {field.name.casefold() for field in keys.schema.fields}
@@ -176,8 +178,9 @@ class SyncedDeltaOutput(DeltaOutput):
         return name.casefold()
 
     def written(self) -> frozenset[str]:
-        """Of a table that only grows, all: nothing there is ever made NULL."""
-        now = self._standing()
+        """As `TargetTable` promises; in a table that only grows all columns, since none is ever set to
+        NULL."""
+        now = self._read_standing()
         if now is None or now.look is None:
             return frozenset()
         target = target_of(now.look)
@@ -194,7 +197,7 @@ class SyncedDeltaOutput(DeltaOutput):
         if self.layout() is None:
             return 0
         with self._session() as session:
-            return self._frame(session).count()
+            return self._read_frame(session).count()
 
     def rows(self, layout: Layout, *, only: str = "") -> Iterator[pa.RecordBatch]:
         held = {self.named(field.name): field.name for field in self.layout() or ()}
@@ -204,7 +207,7 @@ class SyncedDeltaOutput(DeltaOutput):
         there = replace(layout, fields=fields)
         with self._session() as session:
             names = [f"{quote(held[self.named(one.name)])} AS {quote(one.name)}" for one in fields]
-            frame = self._frame(session).where(only or "true").selectExpr(*names)
+            frame = self._read_frame(session).where(only or "true").selectExpr(*names)
             if is_scattered(session):
                 yield from frame.toArrow().cast(schema_of(there)).to_batches()
                 return
@@ -213,7 +216,7 @@ class SyncedDeltaOutput(DeltaOutput):
                     yield from split.batches()
 
     def find_aside(self, checks: Collection[str]) -> Iterator[str]:  # noqa: ARG002
-        """None: only a foreign key is asked for, and a sync into Delta tables has none."""
+        """Nothing: this is asked for foreign keys only, and a sync into Delta tables checks none."""
         return iter(())
 
     def _session(self) -> AbstractContextManager[SparkSession]:
@@ -221,5 +224,5 @@ class SyncedDeltaOutput(DeltaOutput):
             raise OutputError(f"{self.place} can be read by Spark alone, and there is none here")
         return self._own_session()
 
-    def _frame(self, session: SparkSession) -> DataFrame:
+    def _read_frame(self, session: SparkSession) -> DataFrame:
         return session.read.format("delta").load(self.place)

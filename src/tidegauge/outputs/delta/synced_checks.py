@@ -1,4 +1,5 @@
-"""What expectations find in the marked rows of a sync's batch, on their way into a Delta table."""
+"""Checks the rows of a table's batch on their way into a Delta table, by marks for the expectations that
+each row fails."""
 
 from __future__ import annotations
 
@@ -27,11 +28,13 @@ def checked_change(
     key: Sequence[str],
     count_repeated: Callable[[DataFrame], tuple[CheckCount, ...]],
 ) -> DeltaChange:
-    """The rows that are written; with a key, one that is set aside takes its key from the target."""
+    """The change with the rows that are written. With a key, a row that is dropped or set aside deletes its
+    key from the target."""
     from pyspark.sql import functions as f
 
     marks = Marks.of(checked.expect)
-    # Computed once: what is counted, set aside and written has to be the same, at a source that moves.
+    # Computed once: the rows that are counted, set aside and written have to be the same, and the source may
+    # change in between.
     held = marked.localCheckpoint(eager=False)
     aside = f.col(FAILED) >= marks.dropped_from
     if key:
@@ -51,7 +54,8 @@ def checked_change(
 
 
 def begin_anew(change: DeltaChange) -> DeltaChange:
-    """The change as the first one after a full refresh: nothing that was set aside before counts any more."""
+    """The change as the first batch after a full refresh: all rows of the flow that were set aside before are
+    removed from quarantine."""
     judge = change.judge
     if judge is None:
         return change
@@ -64,10 +68,10 @@ def begin_anew(change: DeltaChange) -> DeltaChange:
 
 
 class SyncedQuarantine(Quarantine):
-    """Of a target that has one row for each key: a row that is read again is there once."""
+    """The quarantine of a target with one row for each key: a row that is read again is in it only once."""
 
     every_time = False
-    """Each batch may bring rows that came before."""
+    """Whether every batch may bring rows that an earlier batch has brought."""
 
     def put(self, session: SparkSession, verdict: Verdict, tag: Tag, batch: Batch, run_id: str) -> None:
         super().put(session, verdict, tag, batch, run_id)

@@ -1,7 +1,7 @@
 """The rows of a table's batch as a frame that a Delta table is written from.
 
-Few rows are read by this process when the batch is staged. Of many, each task reads its split while the batch
-is committed: a commit that fails and is tried again reads the window again.
+Few rows are read by this process when the batch is staged. Many rows are read by tasks, a split each, while
+the batch is committed: a commit that fails and is tried again reads the window again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _PART, _RANK = "__tidegauge_part", "__tidegauge_rank"
 
 
 def read_few(batch_data: BatchRows, key: Sequence[str]) -> pa.Table | None:
-    """The rows, where they are few; None: a frame has to bring them. With a key, the last row of each."""
+    """The rows, where they are few; None: they have to be read as a frame. With a key, the last row of each
+    key in several splits."""
     import pyarrow as pa
 
     schema = schema_of(batch_data.layout)
@@ -46,7 +47,8 @@ def read_few(batch_data: BatchRows, key: Sequence[str]) -> pa.Table | None:
 def frame_of(
     session: SparkSession, batch_data: BatchRows, held: pa.Table | None, key: Sequence[str]
 ) -> DataFrame:
-    """Lazy, but for the rows that are `held`. With a key, the last row of each that came in several parts."""
+    """The rows as a frame: those that `read_few` gave (`held`), or else a lazy one. With a key, the last row
+    of each key in several splits."""
     if held is not None:
         return session.createDataFrame(held, schema=spark_schema(session, batch_data.layout))
     if batch_data.splits:
@@ -58,13 +60,14 @@ def frame_of(
 
 
 def _keep_last(parts: Sequence[pa.Table], key: Sequence[str]) -> list[pa.Table]:
-    """A row that moved on between two reads is in both parts; one part never has a key twice."""
+    """The parts with only the last row of each key. A row that changes between two reads is in both parts;
+    one part never has a key twice."""
     seen: set[tuple[Any, ...]] = set()
     kept: list[pa.Table] = []
     for part in reversed(parts):
         keys = list(zip(*(part.column(name).to_pylist() for name in key), strict=True))
         kept.append(part.filter([one not in seen for one in keys]) if seen else part)
-        # What has no key is no other row's version.
+        # A row with NULL in its key is not a version of another row.
         seen.update(one for one in keys if None not in one)
     return kept[::-1]
 
@@ -73,7 +76,7 @@ def _keep_last_of_frame(frame: DataFrame, key: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    # Not `row_number`: of a key that one part has twice both rows stay, and the commit refuses them.
+    # Not `row_number`: if one part has a key twice, both rows stay, and the commit refuses them.
     last = Window.partitionBy(*(f.col(quote(name)) for name in key)).orderBy(f.col(_PART).desc())
     parted = frame.withColumn(_PART, f.spark_partition_id())
     counts = " OR ".join([f"{_RANK} = 1", *(f"{quote(name)} IS NULL" for name in key)])

@@ -1,4 +1,4 @@
-"""The target of a flow as its log says it is, and the room that is made in it for what comes."""
+"""The target table of a flow as its log describes it, and how it is altered to take a batch's rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 FEED, VECTORS = "delta.enableChangeDataFeed", "delta.enableDeletionVectors"
 _WIDENING, _MAPPING = "delta.enableTypeWidening", "delta.columnMapping.mode"
 _FORBIDDEN = set(" ,;{}()\n\t=")
-"""In a column's name, unless names are mapped."""
+"""Characters that a column's name may only have with column mapping."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TargetColumn:
     """Bare: without nullability and metadata, as `types.bare` gives it."""
     required: bool = False
     made_by: str | None = None
-    """The expression or counter that Delta fills it by."""
+    """The expression or counter by which Delta fills the column; None: writers fill it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DeltaTarget:
 
 @dataclass(frozen=True)
 class DeltaColumn:
-    """One that is written: its name in the target, in the rows, and its type in the target."""
+    """A column that is written: its name in the target, its name in the rows, its bare type in the target."""
 
     name: str
     source: str
@@ -67,11 +67,11 @@ class DeltaColumn:
 
 @dataclass(frozen=True)
 class RoomInDelta:
-    """What has to be done to the target first, and which columns are then written."""
+    """How the target has to be altered before a batch is written, and which columns are then written."""
 
     columns: tuple[DeltaColumn, ...]
     statements: tuple[str, ...] = ()
-    """To follow `ALTER TABLE <target> `."""
+    """SQL clauses, each to follow `ALTER TABLE <target> `."""
     notes: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
     """Columns that the flow wrote and that its rows no longer have: NULL in every row that is written."""
@@ -97,7 +97,7 @@ def target_of(look: Snapshot) -> DeltaTarget:
 
 
 def list_columns(schema: StructType, output: DeltaTable) -> tuple[TargetColumn, ...]:
-    """The columns that the target shall have for these rows. Raises TransformFailed where they cannot be."""
+    """The columns that the target needs for these rows. Raises TransformFailed where they do not fit."""
     fields = [(one.name, bare(one.dataType.jsonValue())) for one in schema.fields]
     if output.mode.facts.keeps_history:
         from tidegauge.outputs.delta.scd2 import added_columns
@@ -131,22 +131,22 @@ def list_columns(schema: StructType, output: DeltaTable) -> tuple[TargetColumn, 
 
 
 MADE = "tidegauge.made"
-"""The property of a target that was made here, and not by its user."""
+"""The property of a target that Tidegauge created, and not its user."""
 WRITTEN = "tidegauge.columns."
-"""Properties with the names of all columns that a flow ever merged; others are their user's. They are
-numbered, for catalogues hold no more than 4,000 characters in one."""
+"""The prefix of properties with the names of all columns that a flow ever merged; other columns are the
+user's. They are numbered, since catalogues hold no more than 4,000 characters in one property."""
 _PART = 3_000
 
 
 def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[str, str]:
-    """Of a target that is made anew."""
+    """The table properties of a target that is created."""
     found = {FEED: "true", MADE: "true"}
     vectors = output.deletion_vectors
     if vectors is not None or output.mode.needs_key(OutputKind.DELTA):
-        # Also where it is false: the session may have another default.
+        # Also set where it is false: the session may have another default.
         found[VECTORS] = "false" if vectors is False else "true"
     if output.mode.one_row_per_key(OutputKind.DELTA):
-        found |= _kept([one.name for one in columns])
+        found |= _list_kept([one.name for one in columns])
     if needs_mapping(columns):
         found[_MAPPING] = "name"
     return found
@@ -155,7 +155,7 @@ def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[
 def room_for(
     columns: tuple[TargetColumn, ...], target: DeltaTarget, output: DeltaTable, drift: Drift
 ) -> RoomInDelta:
-    """Raises OutputDisagrees where the target cannot take the rows without losing anything."""
+    """How the target has to be altered. Raises OutputDisagrees where it cannot take the rows without loss."""
     _check(target, output)
     statements: list[str] = []
     notes: list[str] = []
@@ -178,7 +178,7 @@ def room_for(
                     f"the column {one.name} is not in {output.table} and is left out (drift: freeze)"
                 )
             else:
-                raise _drifted(output, f"has no column {one.name}, which {output.giver} gives")
+                raise _drift_error(output, f"has no column {one.name}, which {output.giver} gives")
         elif fits(held.type, one.type):
             written.append(DeltaColumn(held.name, one.name, held.type))
         elif can_widen(one.type, held.type) and drift is Drift.EVOLVE:
@@ -188,7 +188,7 @@ def room_for(
             grown += [((held.name, *path), type_) for path, type_ in fields]
             written.append(DeltaColumn(held.name, one.name, one.type))
         else:
-            raise _mismatch(output, held, one)
+            raise _mismatch_error(output, held, one)
     given = {one.name.casefold() for one in columns}
     vanished: tuple[str, ...] = ()
     if output.mode.one_row_per_key(OutputKind.DELTA):
@@ -206,7 +206,7 @@ def room_for(
 
 
 def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], list[str]]:
-    """Deletion vectors as the output wants them, whoever set them otherwise."""
+    """Statements and notes that turn deletion vectors on or off, if the table is not as the output says."""
     held, wanted = target.properties.get(VECTORS, "").lower() == "true", output.deletion_vectors
     if wanted is None or wanted is held:
         return [], []
@@ -220,14 +220,12 @@ def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], li
 
 
 def _note_written(known: Sequence[str], written: Sequence[DeltaColumn]) -> Iterator[str]:
-    """Keep the names of columns that are written for the first time.
-
-    Before they are added: a name that is known and not there yet does no harm.
-    """
+    """The statement that keeps the names of columns that are written for the first time. It comes before the
+    columns are added: a kept name without a column does no harm."""
     ours = {name.casefold() for name in known}
     names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
     if len(names) > len(known):
-        parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _kept(names).items())
+        parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _list_kept(names).items())
         yield f"SET TBLPROPERTIES ({parts})"
 
 
@@ -238,12 +236,13 @@ def _find_vanished(target: DeltaTarget, known: Sequence[str], given: set[str]) -
 
 
 def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], drift: Drift) -> None:
-    """Columns of the target that the rows do not have."""
+    """Raises OutputDisagrees where the rows lack a column of the target: any column with `drift: fail`, else
+    one that is NOT NULL."""
     for held in target.columns:
         if held.name.casefold() in given:
             continue
         if drift is Drift.FAIL:
-            raise _drifted(output, f"has a column {held.name}, which {output.giver} does not give")
+            raise _drift_error(output, f"has a column {held.name}, which {output.giver} does not give")
         if held.required:
             raise OutputDisagrees(
                 f"{output.table} has a column {held.name} that must not be NULL, and {output.giver} does not"
@@ -253,7 +252,7 @@ def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], d
 
 
 NewField = tuple[tuple[str, ...], Any]
-"""A field of a struct, by its path from the column on, and its type."""
+"""A new field of a struct: its path, which begins with the column's name, and its type."""
 
 
 def _alter(
@@ -274,13 +273,14 @@ def _alter(
     yield from (f"ALTER COLUMN {quote(one.name)} TYPE {as_sql(one.type)}" for one in widened)
 
 
-def _kept(names: list[str]) -> dict[str, str]:
+def _list_kept(names: list[str]) -> dict[str, str]:
+    """The properties that keep these column names."""
     text = json.dumps(names)
     return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
 
 
 def written_columns(target: DeltaTarget, output: DeltaTable) -> list[str]:
-    """Of a table with one row for each key: the columns that its flow ever wrote."""
+    """The columns that a flow ever wrote to a table with one row for each key. Raises OutputDisagrees."""
     there = {name for name in target.properties if name.startswith(WRITTEN)}
     try:
         text = "".join(target.properties[f"{WRITTEN}{number}"] for number in range(len(there)))
@@ -324,7 +324,7 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
         )
 
 
-def _mismatch(output: DeltaTable, held: TargetColumn, one: TargetColumn) -> OutputDisagrees:
+def _mismatch_error(output: DeltaTable, held: TargetColumn, one: TargetColumn) -> OutputDisagrees:
     wider = can_widen(one.type, held.type)
     hint = (
         "`drift: evolve` widens it"
@@ -338,7 +338,7 @@ def _mismatch(output: DeltaTable, held: TargetColumn, one: TargetColumn) -> Outp
     )
 
 
-def _drifted(output: DeltaTable, what: str) -> OutputDisagrees:
+def _drift_error(output: DeltaTable, what: str) -> OutputDisagrees:
     return OutputDisagrees(
         f"{output.table} {what} (drift: fail)",
         hint=f"mend {output.giver} or the table, or set `drift: evolve`",

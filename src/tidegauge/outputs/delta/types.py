@@ -1,4 +1,4 @@
-"""Spark's types as a Delta log writes them: compared, shown as SQL, and which can become which."""
+"""Spark's types as a Delta log writes them: how they compare, their SQL, and which can widen to which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT = re.compile(r"(?:char|varchar)\(\d+\)|string.*")
 
 
 def bare(part: Any) -> Any:
-    """Without nullability and metadata."""
+    """A type of the log's JSON without nullability and metadata; all kinds of text become string."""
     match part:
         case {"type": "struct", "fields": fields}:
             return {"struct": [[one["name"], bare(one["type"])] for one in fields]}
@@ -28,7 +28,7 @@ def bare(part: Any) -> Any:
 
 
 def as_sql(part: Any) -> str:
-    """Of a bare type."""
+    """The SQL of a bare type."""
     match part:
         case {"struct": fields}:
             return f"struct<{','.join(f'{quote(name)}:{as_sql(type_)}' for name, type_ in fields)}>"
@@ -47,7 +47,7 @@ def fits(held: Any, brought: Any) -> bool:
 
 
 def can_widen(wide: Any, narrow: Any) -> bool:
-    """Whether Delta can change a column of the one bare type to the other, or need not."""
+    """Whether Delta can change a column of the narrow bare type to the wide one, or they are equal."""
     if wide == narrow:
         return True
     both_plain = isinstance(wide, str) and isinstance(narrow, str)
@@ -55,8 +55,8 @@ def can_widen(wide: Any, narrow: Any) -> bool:
 
 
 def find_new_fields(held: Any, brought: Any) -> list[tuple[tuple[str, ...], Any]]:
-    """The fields, each by its path, that a struct has at its end and that the held one lacks; structs inside
-    it likewise. Empty where anything else differs."""
+    """The fields, by path and type, that the brought struct, or a struct inside it, has at its end and the
+    held one lacks. Empty where anything else differs."""
     match held, brought:
         case {"struct": old}, {"struct": new} if len(new) >= len(old):
             found: list[tuple[tuple[str, ...], Any]] = []
@@ -70,7 +70,7 @@ def find_new_fields(held: Any, brought: Any) -> list[tuple[tuple[str, ...], Any]
 
 
 def has_map(part: Any) -> bool:
-    """Spark compares everything but maps, and variants."""
+    """Whether a bare type has a map or a variant in it, which Spark cannot compare."""
     match part:
         case {"struct": fields}:
             return any(has_map(type_) for _, type_ in fields)
@@ -83,7 +83,8 @@ def has_map(part: Any) -> bool:
 
 
 def has_float(part: Any) -> bool:
-    """To Spark's `<=>` the two zeros of a float are one; whoever writes rows has to tell them apart."""
+    """Whether a bare type has a float in it. Spark's `<=>` takes 0.0 and -0.0 for equal, but a row that
+    changes from one to the other has to be written."""
     match part:
         case {"struct": fields}:
             return any(has_float(type_) for _, type_ in fields)
@@ -94,7 +95,7 @@ def has_float(part: Any) -> bool:
 
 
 def names_in(part: Any) -> list[str]:
-    """Of all fields inside a bare type."""
+    """The names of all fields inside a bare type."""
     match part:
         case {"struct": fields}:
             return [found for name, type_ in fields for found in (name, *names_in(type_))]
@@ -107,7 +108,8 @@ def names_in(part: Any) -> list[str]:
 
 
 def table_name(name: str) -> str:
-    """A name of the catalogue with every part of it quoted; what is quoted already is taken apart first."""
+    """A name of the catalogue with each of its parts quoted; parts that are quoted already stay as they
+    are."""
     parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
     return ".".join(
         part if part.startswith("`") and part.endswith("`") and len(part) > 1 else quote(part)
@@ -116,9 +118,9 @@ def table_name(name: str) -> str:
 
 
 def literal(value: str | None, type_: str) -> str:
-    """A value, given as Spark casts it to text in UTC, as an expression of exactly this type.
+    """A SQL expression of exactly this type for a value, given as the text that Spark casts it to in UTC.
 
-    `type_` is a bare type that can be a partition column's. Raises ValueError for another.
+    `type_` is a bare type that a partition column can have. Raises ValueError for any other type.
     """
     if value is None:
         return f"CAST(NULL AS {as_sql(type_)})"

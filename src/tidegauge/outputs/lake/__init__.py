@@ -1,1 +1,1 @@
-"""Parquet files, and one manifest for each batch that makes them exist."""
+"""The Parquet lake: data files, and a manifest for each batch, by which its files belong to the table."""

@@ -1,9 +1,9 @@
-"""Many small files of committed batches, rewritten as few large ones.
+"""Rewrites many small files of committed batches as few large ones.
 
-A compacted file holds the rows of the files that it stands for, in their order, and in a last column the
-number of the batch that each row is of. The manifest of each batch gets one more field, which says where its
-rows are now; its own files stay until `files clean` takes them. A batch is read from either place with the
-same rows in the same order, so no two manifests have to change at once.
+A compacted file has the rows of the files that it replaces, in their order, and the number of each row's
+batch in a last column. The manifest of each batch gets one more field, which says where its rows are now; its
+own files stay until `files clean` deletes them. A batch is read from either place with the same rows in the
+same order, so no two manifests have to change at once.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ if TYPE_CHECKING:
 
 TARGET_BYTES = 128 * 2**20
 _LEAST_GROUP_ROWS = 16_384
-"""Who reads one small batch out of a compacted file decodes a row group: as many rows are soon decoded."""
+"""The least rows in a row group, though a reader of one small batch has to decode a whole one: so many rows
+are decoded quickly."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """Batches that are rewritten together, or would be."""
+    """A group of batches that are, or would be, rewritten together."""
 
     manifests: tuple[Manifest, ...]
     files: tuple[DataFile, ...] = ()
-    """Where their rows are now; none in a preview."""
+    """The compacted files; empty in a preview."""
     kept: tuple[int, ...] = ()
-    """Batches that somebody else had compacted or cleaned meanwhile: they stay as they are."""
+    """Batches that somebody else has compacted or cleaned in the meantime: they stay as they are."""
 
     @property
     def epoch(self) -> int:
@@ -70,7 +71,7 @@ class Compacted:
 
     @property
     def before(self) -> tuple[DataFile, ...]:
-        """The files that their rows were in."""
+        """The files that the rows were in."""
         return tuple({one.path: one for manifest in self.manifests for one in manifest.sources}.values())
 
     @property
@@ -96,10 +97,11 @@ def compact(
     reason: str | None,
     store: Store | None = None,
 ) -> tuple[Compacted, ...]:
-    """Rewrite what is small of these batches, which readers meet in this order, and say what; without a
-    reason only say it. Only what was committed so long ago.
+    """Rewrite the small files of these batches, which have to be in the order that readers see, and return
+    the groups. Without a reason nothing is rewritten. `older_than`: how old a batch has to be.
 
-    What is killed half-way leaves a file that no manifest names, and batches that are read as before.
+    If the process is killed half-way, it leaves files that no manifest names, and batches that are read as
+    before.
     """
     store = store or open_store(lake)
     top = check_folder(folder)
@@ -116,19 +118,20 @@ def compact(
 
 
 def choose_groups(manifests: Sequence[Manifest], target: int) -> list[Compacted]:
-    """Which batches go together: neighbours of one epoch with the same columns, up to the size of a file.
+    """Which batches are rewritten together: neighbours of one epoch with the same columns, up to `target`
+    bytes.
 
-    A file that is half as large as it could be stays. One that was compacted before is only taken up by as
-    much again, so that no row is rewritten more often than the table doubles.
+    Files of at least half that size stay. Batches that were compacted before are only rewritten together with
+    at least as many new rows, so that a row is rewritten no more often than the table doubles.
     """
     fit = [one for one in manifests if one.files and not one.gone]
     found: list[Compacted] = []
     for (_, schema), run in groupby(fit, key=lambda one: (one.tag.epoch, one.schema)):
         if any(field.name.lower() == SEQ for field in schema):
-            continue  # no room for the number of the batch
+            continue  # the name of the column for the batch's number is taken
         pending: list[Compacted] = []
         size = 0
-        for unit in _units(run):
+        for unit in _split_units(run):
             large = 2 * unit.bytes >= target * len(unit.before)
             if pending and (large or size + unit.bytes > target):
                 found += _join(pending, target)
@@ -140,8 +143,9 @@ def choose_groups(manifests: Sequence[Manifest], target: int) -> list[Compacted]
     return found
 
 
-def _units(manifests: Iterator[Manifest]) -> Iterator[Compacted]:
-    """Each batch by itself, and those that share a compacted file together."""
+def _split_units(manifests: Iterator[Manifest]) -> Iterator[Compacted]:
+    """The batches as the smallest groups that can be rewritten: one batch, or all that share a compacted
+    file."""
     unit: list[Manifest] = []
     shared: set[str] = set()
     for one in manifests:
@@ -156,7 +160,7 @@ def _units(manifests: Iterator[Manifest]) -> Iterator[Compacted]:
 
 
 def _join(units: Sequence[Compacted], target: int) -> Iterator[Compacted]:
-    """As one group, where that makes fewer files."""
+    """These units as one group, if that makes fewer files."""
     units = list(units)
     while units and units[0]._is_compacted and units[0].rows > sum(one.rows for one in units[1:]):
         units.pop(0)
@@ -168,13 +172,14 @@ def _join(units: Sequence[Compacted], target: int) -> Iterator[Compacted]:
 
 
 @dataclass(frozen=True)
-class _Joined:
-    """Implements `model.batch_data.Split` but for keys, which may come again in a later batch."""
+class _JoinedSplit:
+    """A `model.batch_data.Split` over many files, except that a key may come again in a later batch."""
 
     layout: Layout
-    """With the number of the batch."""
+    """The batches' columns, and the number of the batch."""
     parts: tuple[tuple[int, LakeFile], ...]
-    """Each with the number of its batch; of a compacted file, whose rows say it themselves, of its first."""
+    """The files, each with the number of its batch; for a compacted file, whose rows have the number
+    themselves, the number of its first batch."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -189,7 +194,7 @@ class _Joined:
 
 
 def _read_at_once(pieces: Sequence[tuple[int, LakeFile]]) -> Iterator[tuple[int, LakeFile]]:
-    """Neighbours in one compacted file as one piece: its row groups are read once."""
+    """Join neighbouring pieces of one compacted file, so that its row groups are read once."""
     held: tuple[int, LakeFile] | None = None
     for seq, file in pieces:
         if held and file.first is not None and held[1].path == file.path:
@@ -213,7 +218,8 @@ def _rewrite(
     target: int,
     reason: str,
 ) -> Compacted:
-    """Write the files, durably, and then let each manifest name them, if it is as it was before that."""
+    """Write the compacted files durably, and then name them in each manifest that nobody has changed in the
+    meantime."""
     with ThreadPoolExecutor(8) as pool:
         read = list(pool.map(partial(_read, store, folder), group.manifests))
     pieces = [(one.tag.seq, file) for one in group.manifests for file in lake_files(lake, folder, [one])]
@@ -224,7 +230,7 @@ def _rewrite(
         lake,
         f"{folder}/{name_compaction(group.epoch, group.first, group.last)}",
         BatchRows(
-            layout, group.rows, splits=tuple(_Joined(layout, tuple(_read_at_once(cut))) for cut in cuts)
+            layout, group.rows, splits=tuple(_JoinedSplit(layout, tuple(_read_at_once(cut))) for cut in cuts)
         ),
         group_rows=min(max(_LEAST_GROUP_ROWS, group.rows // len(pieces)), GROUP_ROWS),
     )
@@ -256,7 +262,7 @@ def _rewrite(
 
 
 def _cut(pieces: Sequence[tuple[int, LakeFile]], count: int) -> Iterator[list[tuple[int, LakeFile]]]:
-    """In so many parts of about as many rows, or fewer."""
+    """Cut the pieces into at most `count` parts with about the same number of rows."""
     most = -(-sum(file.rows for _, file in pieces) // count)
     part: list[tuple[int, LakeFile]] = []
     rows = 0
@@ -271,7 +277,8 @@ def _cut(pieces: Sequence[tuple[int, LakeFile]], count: int) -> Iterator[list[tu
 
 
 def _read(store: Store, folder: str, seen: Manifest) -> tuple[bytes, str] | None:
-    """A manifest as it is now, and its token; None where its rows are no longer where they are to be read."""
+    """A manifest as it is now, and its token; None where its rows are gone or have moved since it was
+    chosen."""
     path = path_of(folder, seen.tag.epoch, seen.tag.seq)
     found = store.read(path)
     now = None if found is None else parse(found[0], f"{store.place}/{path}")
@@ -281,10 +288,10 @@ def _read(store: Store, folder: str, seen: Manifest) -> tuple[bytes, str] | None
 def _switch(
     store: Store, folder: str, seen: Manifest, read: tuple[bytes, str] | None, compaction: Compaction
 ) -> bool:
-    """Let a manifest name the compacted files; False where anybody has replaced it since it was read.
+    """Name the compacted files in a manifest; False where somebody has replaced it since it was read.
 
-    It was read before those files were written, and is never read again: who takes such a file away replaces
-    the manifests first (`files.clean`), so that however late this comes, it cannot name a file that is gone.
+    It was read before those files were written, and is never read again: whoever deletes such a file replaces
+    the manifests first (`files.clean`). So even a late call cannot name a file that is gone.
     """
     if read is None:
         return False

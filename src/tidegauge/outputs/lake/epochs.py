@@ -2,9 +2,10 @@
 
 `<table's folder>/_tidegauge/<epoch>/open.json` is put once, before the first batch of that epoch, and says
 which batches of an earlier epoch still belong to the table (`continues`). Epoch 0 is open from the start.
-Readers follow the newest epoch that is open, and through `continues` those before it. One that continues
-nothing may `show` what was there before it until its first batch is: a full refresh does. Whatever
-else an older epoch holds, or writes later, is never seen; its files stay, because an undo continues them.
+Readers follow the newest epoch that is open, and through `continues` those before it. An epoch that continues
+nothing may still show (`shows`) the rows from before until its first batch is there: a full refresh does.
+Other batches of an older epoch, even if they are committed later, are never read; their files stay, because
+an undo continues them.
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ from tidegauge.storage.store import Store
 
 @dataclass(frozen=True)
 class EpochOpening:
+    """How an epoch was opened, as its `open.json` says."""
+
     pipeline: str
     flow: str
     epoch: int
     continues: tuple[int, int] | None
-    """Epoch, and the last of its batches that still counts; with it come those that it continues itself."""
+    """An earlier epoch, and the last of its batches that still counts, along with the batches that it
+    continues itself; None: the epoch starts afresh."""
     reason: str
     shows: tuple[int, int] | None = None
-    """As `continues`, until its first batch is there. Who opens it looks; it is no part of what it means."""
+    """In the form of `continues`: what readers see until this epoch has a batch. It is found out when the
+    epoch is opened; two openings that differ in it alone mean the same."""
 
     def __str__(self) -> str:
         whose = f"epoch {self.epoch} of {self.pipeline}/{self.flow}"
@@ -47,14 +52,16 @@ class EpochOpening:
 
 @dataclass(frozen=True)
 class EpochContents:
-    """What a listing of a table's manifests showed; only names are read."""
+    """What a listing of a table's manifests showed; only their names are read."""
 
     batches: tuple[Numbered, ...]
-    """Of every epoch, in order."""
+    """The batches of every epoch, in order."""
     opened: frozenset[int]
+    """The epochs that were opened by hand, so without epoch 0."""
 
     @property
     def newest(self) -> int:
+        """The newest epoch that is open."""
         return max(self.opened, default=0)
 
 
@@ -63,15 +70,17 @@ def path_of(folder: str, epoch: int) -> str:
 
 
 def contents(store: Store, folder: str) -> EpochContents:
+    """List the batches and epochs of a table."""
     batches, opened = list_manifests(store, folder)
-    # A listing is no snapshot: what came while it ran may show the batch and not what came before it.
+    # A listing is no snapshot: it may have a new batch and lack the opening of its epoch, which came before.
     late = {one.epoch for one in batches if one.epoch} - set(opened)
     opened += [epoch for epoch in late if store.get(path_of(folder, epoch)) is not None]
     return EpochContents(tuple(batches), frozenset(opened))
 
 
 def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False) -> EpochOpening | None:
-    """Raises OutputDisagrees, naming the file, for one that is torn or was never ours."""
+    """How an epoch was opened; None where it was not. Raises OutputDisagrees, which names the file, for one
+    that is damaged or not ours."""
     path = path_of(folder, epoch)
     body = store.get(path, durable=durable)
     if body is None:
@@ -87,8 +96,8 @@ def follow(
 ) -> tuple[Numbered, ...]:
     """The batches that make up the table, in the order they were committed.
 
-    As the newest open epoch tells it, or `epoch`. Raises OutputDisagrees for batches of an epoch that was
-    never opened: no runner commits before it is.
+    The table is that of the newest open epoch, or of `epoch`. Raises OutputDisagrees where there are batches
+    of an epoch that was never opened, since no runner commits to it before.
     """
     stray = next((one for one in found.batches if one.epoch and one.epoch not in found.opened), None)
     if stray is not None:
@@ -103,19 +112,18 @@ def follow(
     opening = load_opening(store, folder, last)
     if opening is None or opening.shows is None:
         return ()
-    return _chain(store, folder, opening.shows[0], _upto(*opening.shows))
+    return _chain(store, folder, opening.shows[0], _list_upto(*opening.shows))
 
 
 def is_pending(store: Store, folder: str, epoch: int) -> bool:
-    """Whether readers still see what was there before this epoch, which has no batch yet."""
+    """Whether readers still see the rows from before this epoch, because it has no batch yet."""
     opening = load_opening(store, folder, epoch) if epoch else None
     return opening is not None and opening.shows is not None and load(store, folder, epoch, 1) is None
 
 
 def _find_shown(store: Store, folder: str, found: EpochContents, *, refresh: bool) -> tuple[int, int] | None:
-    """What readers see now: an epoch, and the last of its batches; with it comes what it continues.
-
-    Without `refresh` only what an earlier one still shows.
+    """What readers see now, in the form of `continues`. Without `refresh`: only what the newest epoch still
+    shows from before it; None: nothing.
     """
     newest = found.newest
     try:
@@ -125,16 +133,16 @@ def _find_shown(store: Store, folder: str, found: EpochContents, *, refresh: boo
         opening = load_opening(store, folder, newest) if newest else None
         shows = opening.shows if opening else None
     except OutputDisagrees:
-        shows = None  # a new epoch is the way out of a table that is damaged
+        shows = None  # opening a new epoch has to work for a damaged table too: that repairs it
     return shows or ((0, 0) if refresh else None)
 
 
-def _upto(epoch: int, last: int) -> list[Numbered]:
+def _list_upto(epoch: int, last: int) -> list[Numbered]:
     return [Numbered(epoch, seq) for seq in range(1, last + 1)]
 
 
 def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[Numbered, ...]:
-    """The batches of an epoch behind those that it continues."""
+    """The batches that an epoch continues, and then its own."""
     splits = [own]
     while last:
         opening = load_opening(store, folder, last)
@@ -145,19 +153,20 @@ def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[N
             )
         if opening.continues is None:
             break
-        # By number and not by the listing, which may have passed this epoch before its last batch came.
+        # By number and not from the listing, which may have read this epoch's folder before its last batch
+        # was there.
         last, upto = opening.continues
-        splits.append(_upto(last, upto))
+        splits.append(_list_upto(last, upto))
     return tuple(one for split in reversed(splits) for one in split)
 
 
 def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: bool = False) -> None:
-    """From here on readers follow this epoch, and no batch of an older one is confirmed.
+    """Open an epoch: from then on readers follow it, and no batch of an older epoch is confirmed.
 
-    `refresh`: until its first batch is there, they see what they see now.
+    `refresh`: until its first batch is there, readers see what they see now.
 
-    Can be repeated. Raises OutputDisagrees when the epoch was opened with another meaning, when batches
-    that it continues are not there, or when the table is another flow's; then nothing has changed.
+    Can be repeated. Raises OutputDisagrees, and changes nothing, when the epoch was opened with another
+    meaning, when batches that it continues are not there, or when the table is another flow's.
     """
     place = f"{store.place}/{folder}"
     found = contents(store, folder)
@@ -170,10 +179,11 @@ def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: boo
                 hint="bring the files back, or reset the watermark, which continues nothing",
             )
         before = opening.continues
-        if before is None or not _chain(store, folder, before[0], _upto(*before)):
+        if before is None or not _chain(store, folder, before[0], _list_upto(*before)):
             opening = replace(opening, shows=_find_shown(store, folder, found, refresh=refresh))
     for epoch in sorted(set(range(1, opening.epoch)) - found.opened):
-        # A place that is new to an old ledger. Without a gap, whoever asks for the next epoch knows of all.
+        # The ledger may have epochs from before it wrote here. They are opened too: without a gap, a look at
+        # the next epoch tells whether any later one is open.
         skipped = EpochOpening(
             opening.pipeline, opening.flow, epoch, None, f"closed by epoch {opening.epoch}"
         )
@@ -187,6 +197,7 @@ def open_epoch(store: Store, folder: str, opening: EpochOpening, *, refresh: boo
 
 
 def _put(store: Store, folder: str, opening: EpochOpening) -> EpochOpening:
+    """Put an opening, and return the one that is there: this one, or an earlier one for the same epoch."""
     epoch = opening.epoch
     theirs = put_once(
         store,
@@ -211,7 +222,7 @@ def _check_owner(store: Store, folder: str, found: EpochContents, opening: Epoch
 
 
 def find_gap(found: EpochContents, continues: tuple[int, int]) -> str | None:
-    """What is missing of what an epoch would continue: that epoch, or a batch of it; None: nothing."""
+    """The epoch or batch that is missing for an epoch that would continue these; None: none is."""
     epoch, upto = continues
     if epoch and epoch not in found.opened:
         return f"epoch {epoch}"
@@ -248,13 +259,13 @@ def _parse(body: dict[str, Any]) -> EpochOpening:
     if integer(body["tidegauge"]) != FORMAT:
         raise ValueError(f"its format is {body['tidegauge']}, and this version reads {FORMAT}")
     epoch = integer(body["epoch"])
-    continues, shows = _earlier(body["continues"], epoch), _earlier(body.get("shows"), epoch)
+    continues, shows = _parse_earlier(body["continues"], epoch), _parse_earlier(body.get("shows"), epoch)
     return EpochOpening(
         text(body["pipeline"]), text(body["flow"]), epoch, continues, text(body["reason"]), shows
     )
 
 
-def _earlier(said: dict[str, Any] | None, epoch: int) -> tuple[int, int] | None:
+def _parse_earlier(said: dict[str, Any] | None, epoch: int) -> tuple[int, int] | None:
     if said is None:
         return None
     before, upto = integer(said["epoch"]), integer(said["upto"])

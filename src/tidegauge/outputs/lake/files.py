@@ -1,4 +1,5 @@
-"""What lies in a table's folder: what is committed, what dead attempts left, and how that is cleared away."""
+"""The files in a table's folder: which are committed, which were left by dead attempts, and how those are
+deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from tidegauge.storage.local import TEMPORARY
 from tidegauge.storage.store import Entry, Store, open_store
 
 SAFE_AGE = timedelta(days=7)
-"""An attempt that still runs has files in no manifest too, and nothing but their age tells it apart."""
+"""How old a leftover has to be. The files of an attempt that still runs are in no manifest either, and only
+their age tells them apart."""
 
 
 LEFTOVER = "leftover"
@@ -40,43 +42,47 @@ LEFTOVER = "leftover"
 
 @dataclass(frozen=True)
 class Leftover:
+    """A file that may be deleted."""
+
     path: str
     """Relative to the table's folder."""
     bytes: int
     modified: datetime
     touched: datetime
-    """When its attempt last wrote anything; what the age is counted from."""
+    """When its attempt last wrote anything; the age is counted from here."""
     temporary: bool
-    """A manifest that was never finished, or one of a COPY that was killed, rather than data."""
+    """Whether it is an unfinished manifest, or the manifest of a COPY that was killed, and not data."""
     why: str = LEFTOVER
-    """Or why it goes: LOADED or EARLIER, as a person asked; COMPACTED."""
+    """Why it is deleted: LEFTOVER; LOADED or EARLIER, where a person asked for it; or COMPACTED."""
 
 
 @dataclass(frozen=True)
 class Listing:
+    """All files of a table, by what they are."""
+
     committed: tuple[CommittedFile, ...]
-    """What readers of the table read."""
+    """The files that readers of the table read."""
     earlier: tuple[CommittedFile, ...]
-    """Of earlier epochs of the table: no reader follows them, and an undo would bring them back."""
+    """Files of earlier epochs: readers no longer read them, but an undo would bring them back."""
     leftovers: tuple[Leftover, ...]
     missing: tuple[CommittedFile, ...]
-    """Named by a manifest and not there: the table is damaged, or an undo would be."""
+    """Files that a manifest names and that do not exist: the table is damaged, or would be after an undo."""
     removed: tuple[CommittedFile, ...] = ()
-    """Of batches that were cleaned away: most are not there any more."""
+    """Files of batches that were cleaned away; most of them no longer exist."""
     replaced: tuple[CommittedFile, ...] = ()
-    """Of batches that are read from compacted files now; those that are still there."""
+    """Existing files whose batches are now read from compacted files."""
     there: Mapping[str, Entry] = field(default_factory=dict)
-    """Every data file and compacted file, by its path in the table's folder."""
+    """Every existing data file and compacted file, by its path in the table's folder."""
     manifests: tuple[Manifest, ...] = ()
-    """Of every epoch."""
+    """The manifests of every epoch."""
 
 
 def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
-    """Changes nothing."""
+    """List all files of a table. It changes nothing."""
     store = store or open_store(lake)
     top = check_folder(folder)
     there = _list_files(store, top)
-    # After the files, so that what is published in between is found to be committed.
+    # Manifests are listed after the files, so that files committed in between count as committed.
     found = contents(store, top)
     counted = follow(store, top, found)
     rest = sorted(set(found.batches) - set(counted))
@@ -103,7 +109,8 @@ def _list_files(store: Store, top: str) -> dict[str, Entry]:
 def _find_missing(
     store: Store, top: str, named: Sequence[CommittedFile], there: Collection[str]
 ) -> list[CommittedFile]:
-    """Asked for once more: a file that was committed after the listing is not missing."""
+    """The named files that do not exist. Each is asked for again: one that was committed after the listing is
+    not missing."""
     unseen = [one for one in named if one.file.path not in there]
     return [one for one in unseen if _is_gone(store, f"{top}/{one.file.path}")]
 
@@ -111,13 +118,13 @@ def _find_missing(
 def _find_leftovers(
     store: Store, top: str, there: Mapping[str, Entry], known: Collection[str]
 ) -> list[Leftover]:
-    """Data files that no manifest names, and manifests that were never finished."""
+    """Data files that no manifest names, and manifests that were never finished or are of a killed COPY."""
     touched: dict[str, datetime] = {}
     for path, entry in there.items():
-        attempt = _attempt(path)
+        attempt = _attempt_of(path)
         touched[attempt] = max(entry.modified, touched.get(attempt, entry.modified))
     leftovers = [
-        Leftover(path, entry.bytes, entry.modified, touched[_attempt(path)], False)
+        Leftover(path, entry.bytes, entry.modified, touched[_attempt_of(path)], False)
         for path, entry in there.items()
         if path not in known
     ]
@@ -139,20 +146,22 @@ def clean(
     batches: Mapping[Numbered, str] | None = None,
     reason: str = "",
 ) -> tuple[Leftover, ...]:
-    """Delete the leftovers of attempts that wrote nothing for so long, and say which; `preview` only says.
-    So it is with files whose batches were compacted so long ago.
+    """Delete the leftovers of attempts that wrote nothing for this long, and the files that a compaction
+    replaced this long ago. Returns what was deleted; with `preview`, what would be.
 
-    Also the files of `batches`, which are given with why they may go: the caller vouches that no reader has
-    to read them. Each manifest says so before a file goes, so that nobody ever takes a table that lacks them
-    for a whole one; what was killed in between is done by the next call. Never another file that a manifest
-    of any epoch names. Age is counted on the store's own clock, of a batch from its commit. With less than
-    the default the caller vouches that no attempt which old still runs.
+    The files of `batches`, which are given with the reason why, are deleted too: the caller vouches that no
+    reader needs them. Their manifests are marked first, so that a table without these files is never taken
+    for a complete one; if the process is killed in between, the next call goes on. No other file that a
+    manifest of any epoch names is deleted. Age is counted on the store's clock, for a batch from its commit.
+    With less than the default, the caller vouches that no attempt of that age still runs.
     """
     store = store or open_store(lake)
     now = store.now()
     limit = now - older_than
     found = survey(lake, folder, store=store)
-    chosen = _keep_together(found.manifests, _older(store, folder, found.manifests, batches or {}, limit))
+    chosen = _keep_together(
+        found.manifests, _find_older(store, folder, found.manifests, batches or {}, limit)
+    )
     replaced = dict.fromkeys(_find_replaced(found, limit), COMPACTED)
     if not preview:
         marks = [(one, Removal(now.isoformat(), why, reason)) for one, why in (replaced | chosen).items()]
@@ -173,19 +182,19 @@ def _find_old(
     found: Listing, limit: datetime, chosen: Mapping[Numbered, str], replaced: Collection[Numbered]
 ) -> tuple[Leftover, ...]:
     leftovers = tuple(one for one in found.leftovers if one.touched < limit)
-    # Without one that was compacted once more since: what it was in before has only now been replaced.
+    # Without batches that were compacted again since: the files that they were in were only now replaced.
     return leftovers + _of_batches(found, chosen, set(replaced).intersection(_find_replaced(found, limit)))
 
 
 def _touch(store: Store, folder: str, manifests: Sequence[Manifest], packed: Sequence[str]) -> None:
-    """Replace the manifests that a compaction may be about to let name these files of its own: however long
-    it stands still, it holds them as they were before it wrote, and will not get them replaced."""
+    """Replace the manifests in which a paused compaction may be about to name these compacted files. It has
+    the manifests' tokens from before it wrote the files, so it can no longer replace them."""
     spans = [compacted_batches(path) for path in packed]
     numbers = [
         number
         for one in manifests
         if not one.gone
-        for number in (_number(one),)
+        for number in (_batch_number(one),)
         if any(span is None or _is_within(number, span) for span in spans)
     ]
 
@@ -211,50 +220,55 @@ def _delete(store: Store, folder: str, old: Sequence[Leftover]) -> None:
             store.delete(paths, below=f"{folder}/{part}")
 
 
-def _older(
+def _find_older(
     store: Store,
     folder: str,
     manifests: Sequence[Manifest],
     batches: Mapping[Numbered, str],
     limit: datetime,
 ) -> dict[Numbered, str]:
-    """Those that were committed before."""
+    """Those of `batches` that were committed before `limit`."""
     if not batches:
         return {}
     dated = {entry.path: entry.modified for entry in store.list(f"{folder}/{MANIFESTS}")}
     found = {one: dated.get(path_of(folder, one.epoch, one.seq), limit) for one in sorted(batches)}
     found |= {
-        _number(one): datetime.fromisoformat(one.compacted.committed) for one in manifests if one.compacted
+        _batch_number(one): datetime.fromisoformat(one.compacted.committed)
+        for one in manifests
+        if one.compacted
     }
     return {one: batches[one] for one in sorted(batches) if found[one] < limit}
 
 
 def _keep_together(manifests: Sequence[Manifest], chosen: dict[Numbered, str]) -> dict[Numbered, str]:
-    """Without those that share a compacted file with one that stays: nothing would be gained."""
+    """The chosen batches without those that share a compacted file with a batch that stays: the file would
+    have to stay too."""
     while True:
         stay = {
             file.path
             for one in manifests
-            if one.compacted and not one.gone and _number(one) not in chosen
+            if one.compacted and not one.gone and _batch_number(one) not in chosen
             for file in one.sources
         }
-        held = {_number(one) for one in manifests if any(file.path in stay for file in one.sources)}
+        held = {_batch_number(one) for one in manifests if any(file.path in stay for file in one.sources)}
         if not held & set(chosen):
             return chosen
         chosen = {one: why for one, why in chosen.items() if one not in held}
 
 
 def _find_replaced(found: Listing, limit: datetime) -> Iterator[Numbered]:
-    """Batches whose earlier files may go: compacted before, into files that are there and whole."""
+    """Batches whose earlier files may be deleted: they were compacted before `limit`, into files that exist
+    and have the right size."""
     for one in found.manifests:
         if one.compacted and not one.gone and datetime.fromisoformat(one.compacted.at) < limit:
             sizes = [(file.bytes, found.there.get(file.path)) for file in one.sources]
             if all(entry is not None and entry.bytes == size for size, entry in sizes):
-                yield _number(one)
+                yield _batch_number(one)
 
 
 def _mark(store: Store, folder: str, wanted: tuple[Numbered, Removal]) -> None:
-    """Let a manifest say that its files are removed. Can be repeated; of two at once, one says why."""
+    """Mark in a manifest that its files are removed. It can be repeated; of two calls at once, one gives the
+    reason."""
     one, removal = wanted
     path = path_of(folder, one.epoch, one.seq)
     while (found := store.read(path)) is not None:
@@ -269,14 +283,14 @@ def _mark(store: Store, folder: str, wanted: tuple[Numbered, Removal]) -> None:
 def _of_batches(
     found: Listing, chosen: Mapping[Numbered, str], replaced: Collection[Numbered]
 ) -> tuple[Leftover, ...]:
-    """The files of these batches, and of those that were marked before and not finished.
+    """The files to delete of these batches, and of batches that were marked before but not finished.
 
-    Of files that two batches have named, those that neither has to read.
+    A file that another batch still needs is left out.
     """
     words: dict[str, str] = {}
     needed: set[str] = set()
     for one in found.manifests:
-        number = _number(one)
+        number = _batch_number(one)
         why = chosen.get(number) or ("cleaned before" if one.gone else None)
         sources = {file.path for file in one.sources}
         paths = (
@@ -294,7 +308,7 @@ def _of_batches(
 
 
 def _name_sources(manifests: Sequence[Manifest]) -> list[CommittedFile]:
-    """Each file once, with the batches that are read from it."""
+    """The files that these batches are read from, each once, with its first and last batch."""
     named: dict[str, CommittedFile] = {}
     for one in manifests:
         for file in one.sources:
@@ -309,7 +323,8 @@ def _name_sources(manifests: Sequence[Manifest]) -> list[CommittedFile]:
 
 
 def _name_others(manifests: Sequence[Manifest], used: Collection[str], *, gone: bool) -> list[CommittedFile]:
-    """What no batch is read from: of batches that are gone, or what held rows before they were compacted."""
+    """Files that no batch is read from: with `gone`, the files of batches that were cleaned away; else those
+    that had the rows before a compaction."""
     found: dict[str, CommittedFile] = {}
     for one in manifests:
         if bool(one.gone) is gone:
@@ -320,11 +335,12 @@ def _name_others(manifests: Sequence[Manifest], used: Collection[str], *, gone: 
     return list(found.values())
 
 
-def _number(manifest: Manifest) -> Numbered:
+def _batch_number(manifest: Manifest) -> Numbered:
     return Numbered(manifest.tag.epoch, manifest.tag.seq)
 
 
-def _attempt(path: str) -> str:
+def _attempt_of(path: str) -> str:
+    """`data/<attempt>/part-…` → `data/<attempt>`."""
     return "/".join(path.split("/")[:2])
 
 

@@ -1,7 +1,7 @@
-"""A manifest: the one small file that makes a batch's data files exist.
+"""A manifest: the one small file by which a batch's data files belong to the table.
 
-`<table's folder>/_tidegauge/<epoch>/<seq>.json`. What people and other programs read stands first
-(`files`, `rows`, `windows`, `schema`, `run_id`); beside it stands what tells one batch from another exactly.
+`<table's folder>/_tidegauge/<epoch>/<seq>.json`. The fields for people and other programs come first
+(`files`, `rows`, `windows`, `schema`, `run_id`), then those that identify the batch exactly.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FORMAT = 1
 MANIFESTS = "_tidegauge"
 DATA = "data"
 COMPACTIONS = "compacted"
-"""Beside the data, so that no version which does not know them takes their files for leftovers."""
+"""A folder of its own, so that older versions do not take compacted files for leftovers."""
 _COMPACTION = re.compile(rf"{COMPACTIONS}/(\d+)-(\d+)-(\d+)-[0-9a-f]{{32}}/", re.ASCII)
 COPIES = f"{MANIFESTS}/copy"
-"""Where a warehouse's own manifests lie, each for as long as one COPY takes."""
+"""The folder for manifests that a warehouse reads; each exists only while its COPY runs."""
 
 _PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _NAME = re.compile(r"(0|[1-9]\d*)/(?:(0|[1-9]\d*)|open)\.json")
@@ -39,10 +39,10 @@ _There = TypeVar("_There")
 
 @dataclass(frozen=True)
 class Removal:
-    """That a person had a batch's files removed. Its manifest stays: what it covered was committed."""
+    """A batch's files were removed on purpose. Its manifest stays, since the batch was committed."""
 
     at: str
-    """By the store's clock, in UTC."""
+    """When, by the store's clock, in UTC."""
     why: str
     """LOADED, EARLIER or COMPACTED."""
     reason: str
@@ -52,50 +52,54 @@ class Removal:
 
 
 LOADED, EARLIER, COMPACTED = "loaded", "earlier epoch", "replaced by compaction"
-"""Every load has passed the batch; no reader follows its epoch; its rows are in a compacted file."""
+"""Why files were removed: every load has passed the batch; no reader follows its epoch; its rows are in a
+compacted file."""
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """Where the rows of a batch are as well, and will be when its own files are gone."""
+    """Where the rows of a compacted batch are, besides its own files as long as those exist."""
 
     at: str
-    """By the store's clock, in UTC."""
+    """When, by the store's clock, in UTC."""
     reason: str
     committed: str
-    """When the batch was; its manifest's own date is that of the last change."""
+    """When the batch was committed; its manifest's file has the date of the last change."""
     files: tuple[DataFile, ...]
-    """One for each of the batch's own, in their order, with the place of its rows."""
+    """For each of the batch's own files, in order, the compacted file and the place of its rows there."""
     before: tuple[str, ...] = ()
-    """Compacted files that held the rows earlier."""
+    """Paths of compacted files that had the rows before."""
 
 
 @dataclass(frozen=True)
 class Manifest:
+    """A committed batch: its tag, its files, and what was read."""
+
     tag: Tag
     files: tuple[DataFile, ...]
+    """The files that the batch wrote; see `sources`."""
     windows: tuple[Window, ...]
     nulls: bool
     inputs: tuple[str, ...]
-    """One name for each window."""
+    """The name of each window's input."""
     cursor: str
     schema: tuple[Field, ...]
     run_id: str
     key: tuple[str, ...] = ()
-    """Empty in manifests from before there was a second stage."""
+    """Key columns of the table; empty also in manifests from before lakes could be loaded."""
     cursor_column: str | None = None
     removed: Removal | None = None
-    """That `files` were, which then says what there was."""
+    """Set where `files` were removed; they are still named."""
     compacted: Compaction | None = None
 
     @property
     def gone(self) -> Removal | None:
-        """That its rows cannot be read any more."""
+        """Set where the batch's rows can no longer be read; None: they can."""
         return None if self.compacted and self.removed and self.removed.why == COMPACTED else self.removed
 
     @property
     def sources(self) -> tuple[DataFile, ...]:
-        """Where its rows are read, in order."""
+        """The files that the batch's rows are read from, in order."""
         return self.compacted.files if self.compacted else self.files
 
     @property
@@ -105,13 +109,13 @@ class Manifest:
     @property
     def receipt(self) -> Receipt:
         size = sum(file.bytes for file in self.files)
-        # What is in a lake stays; which of the rows are new to it, it does not know.
+        # Nothing is deleted in a lake; how many rows are new there is not known.
         return Receipt(self.tag, self.windows, self.rows, len(self.files), size, self.run_id, deleted=0)
 
 
 @dataclass(frozen=True, order=True)
 class Numbered:
-    """A manifest that a listing showed; ordered by number, not by the text of its name."""
+    """The epoch and number of a batch; they sort by number, not as text."""
 
     epoch: int
     seq: int
@@ -153,7 +157,8 @@ def list_manifests(store: Store, folder: str) -> tuple[list[Numbered], list[int]
 
 
 def load(store: Store, folder: str, epoch: int, seq: int, *, durable: bool = False) -> Manifest | None:
-    """Raises OutputDisagrees, naming the file, for one that is torn or was never ours."""
+    """The manifest of a batch; None where there is none. Raises OutputDisagrees, which names the file, for
+    one that is damaged or not ours."""
     path = path_of(folder, epoch, seq)
     body = store.get(path, durable=durable)
     if body is None:
@@ -167,14 +172,14 @@ def load(store: Store, folder: str, epoch: int, seq: int, *, durable: bool = Fal
 
 
 def put_once(store: Store, path: str, body: bytes, there: Callable[[], _There | None]) -> _There | None:
-    """Put a file that is put only once; what `there` reads of it if somebody else was first, None if not."""
+    """Put a file that is put only once. None: it was put. If somebody else was first: what `there` reads."""
     for pause in _PATIENCE:
         if store.put_if_absent(path, body):
             return None
         theirs = there()
         if theirs is not None:
             return theirs
-        # Somebody was at it in the same moment; S3 then refuses both, and neither need have landed.
+        # Somebody else puts it at the same moment: then S3 may refuse both, and neither file is there.
         time.sleep(pause)
     raise OutputUnreachable(
         f"{store.place}/{path} could not be put, and is not there either",
@@ -208,7 +213,7 @@ def render(manifest: Manifest) -> bytes:
 
 
 def parse(body: bytes, name: str) -> Manifest:
-    """`render` undone, every promise checked; `name` is what the error calls the file."""
+    """Read what `render` wrote, and check it; `name` is the file's name in errors. Raises OutputDisagrees."""
     try:
         return _parse(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, TidegaugeError) as error:
@@ -221,7 +226,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
     tag = Tag(text(body["pipeline"]), text(body["flow"]), integer(body["epoch"]), integer(body["seq"]))
     manifest = Manifest(
         tag=tag,
-        files=tuple(_file(file) for file in body["files"]),
+        files=tuple(_parse_file(file) for file in body["files"]),
         windows=tuple(window_from_dict(window) for window in body["exact_windows"]),
         nulls=bool(body["nulls"]),
         inputs=tuple(text(window["input"]) for window in body["windows"]),
@@ -233,9 +238,9 @@ def _parse(body: dict[str, Any]) -> Manifest:
         run_id=text(body["run_id"]),
         key=tuple(text(name) for name in body.get("key", ())),
         cursor_column=body.get("cursor_column") and text(body["cursor_column"]),
-        removed=_removal(body.get("removed")),
+        removed=_parse_removal(body.get("removed")),
     )
-    manifest = replace(manifest, compacted=_compaction(body.get("compacted"), manifest.files))
+    manifest = replace(manifest, compacted=_parse_compaction(body.get("compacted"), manifest.files))
     if manifest.rows != integer(body["rows"]):
         raise ValueError(f"its files have {manifest.rows} rows, and it says {body['rows']}")
     if [window.to_json() for window in manifest.windows] != [
@@ -245,14 +250,14 @@ def _parse(body: dict[str, Any]) -> Manifest:
     return manifest
 
 
-def _removal(body: dict[str, Any] | None) -> Removal | None:
+def _parse_removal(body: dict[str, Any] | None) -> Removal | None:
     return None if body is None else Removal(text(body["at"]), text(body["why"]), text(body["reason"]))
 
 
-def _compaction(body: dict[str, Any] | None, files: Sequence[DataFile]) -> Compaction | None:
+def _parse_compaction(body: dict[str, Any] | None, files: Sequence[DataFile]) -> Compaction | None:
     if body is None:
         return None
-    places = [_file(one | {"rows": file.rows}) for one, file in zip(body["files"], files, strict=True)]
+    places = [_parse_file(one | {"rows": file.rows}) for one, file in zip(body["files"], files, strict=True)]
     return Compaction(
         text(body["at"]),
         text(body["reason"]),
@@ -263,7 +268,8 @@ def _compaction(body: dict[str, Any] | None, files: Sequence[DataFile]) -> Compa
 
 
 def mark_compacted(body: bytes, compaction: Compaction) -> bytes:
-    """The manifest with one more field. An older version reads the batch's own files while there are any."""
+    """The manifest with one more field. An older version of Tidegauge ignores it and reads the batch's own
+    files as long as they exist."""
     said = {
         "at": compaction.at,
         "reason": compaction.reason,
@@ -275,29 +281,29 @@ def mark_compacted(body: bytes, compaction: Compaction) -> bytes:
 
 
 def name_compaction(epoch: int, first: int, last: int) -> str:
-    """A folder for files of these batches, which nobody has used."""
+    """A new folder name for the compacted files of these batches."""
     return f"{COMPACTIONS}/{epoch}-{first}-{last}-{uuid.uuid4().hex}"
 
 
 def compacted_batches(path: str) -> tuple[int, int, int] | None:
-    """What the path of a compacted file says of its batches: epoch, first and last; None: nothing."""
+    """The batches in the path of a compacted file: epoch, first and last; None for another path."""
     found = _COMPACTION.match(path)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def mark_touched(body: bytes) -> bytes:
-    """The same manifest, in a text that it never had before."""
+    """The same manifest with different bytes, so that nobody can replace it by the token of the old one."""
     return (json.dumps({**json.loads(body), "touched": uuid.uuid4().hex}, indent=1) + "\n").encode()
 
 
 def mark_removed(body: bytes, removal: Removal) -> bytes:
-    """The manifest with one more field. An older version still finds the files named, and not there."""
+    """The manifest with one more field. An older version of Tidegauge ignores it and finds files missing."""
     said = {"at": removal.at, "why": removal.why, "reason": removal.reason}
     return (json.dumps({**json.loads(body), "removed": said}, indent=1) + "\n").encode()
 
 
 def refuse_removed(place: str, manifests: Iterable[Manifest], anew: str) -> None:
-    """Raise OutputDisagrees where a batch that has to be read is not there. `anew`: how to get it again."""
+    """Raises OutputDisagrees where the rows of a batch are gone. `anew`: the hint how to get them again."""
     gone = [one for one in manifests if one.gone]
     if gone:
         first = gone[0]
@@ -310,7 +316,7 @@ def refuse_removed(place: str, manifests: Iterable[Manifest], anew: str) -> None
         )
 
 
-def _file(body: dict[str, Any]) -> DataFile:
+def _parse_file(body: dict[str, Any]) -> DataFile:
     path = text(body["path"])
     parts = path.split("/")
     top = COMPACTIONS if "first" in body else DATA

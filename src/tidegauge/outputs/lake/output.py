@@ -1,4 +1,4 @@
-"""One table's place in a lake: Parquet files, and a manifest for each batch."""
+"""A table in a lake as the output of a flow: Parquet files, and a manifest for each batch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _PART = re.compile(r"part-[^/]*\.parquet")
 _FOOTER = 64 * 1024
-"""Bytes read at first; enough for the footer of all but very wide tables."""
+"""How many bytes at a file's end are read first: enough for the footer of all but very wide tables."""
 
 
 class ParquetOutput:
@@ -59,16 +59,17 @@ class ParquetOutput:
 
     1. `receipt` first reads the manifest and then looks for the next epoch. A manifest is never taken back,
        so when the next epoch is not open at that second look, the manifest is there at that same moment: the
-       batch is part of what readers follow. Asked the other way round, the epoch could be opened between the
-       two looks, and a batch would be confirmed that no reader sees.
-    2. Should the epoch be opened after that look, its override has raised the fence before (`begin_override`
+       batch is part of what readers see. The other way round, the epoch could be opened between the two
+       looks, and a batch would be confirmed that no reader sees.
+    2. If the epoch is opened after that look, its override has raised the fence before (`begin_override`
        comes before `open_epoch`). Either `advance` comes after the fence was raised, and is refused by it; or
-       it came before, and then the ledger counted the batch, and `continues` holds it if it holds that epoch.
-    3. A manifest that lands after the next epoch was opened is seen by nobody: readers take from an older
-       epoch just the batches 1 to `upto`, which were there before. `commit` looks too, before it puts, but
-       only so that a late writer leaves nothing behind; nothing rests on it.
+       it came before, and then the ledger counted the batch, and `continues` includes it if it names that
+       epoch.
+    3. A manifest that is put after the next epoch was opened is seen by nobody: readers take from an older
+       epoch only the batches 1 to `upto`, which were there before. `commit` also looks for the next epoch
+       before it puts, but only so that a late writer leaves nothing behind; nothing depends on it.
 
-    Epochs are opened without a gap (`open_epoch` sees to it), so the look at the next one is enough.
+    Epochs are opened without a gap (by `open_epoch`), so a look at the next one is enough.
     """
 
     def __init__(self, lake: Lake, folder: str, *, store: Store | None = None) -> None:
@@ -92,7 +93,7 @@ class ParquetOutput:
         return not list_batches(self._store, self._folder)
 
     def is_open(self, epoch: int, *, kept: bool = False) -> bool:  # noqa: ARG002
-        """A manifest is its batch's tag; who reads its files finds out what is gone."""
+        """`kept` is not checked: whoever reads the files of a manifest finds out which are gone."""
         return epoch == 0 or load_opening(self._store, self._folder, epoch) is not None
 
     def open_epoch(
@@ -118,7 +119,7 @@ class ParquetOutput:
             return gap
         epoch, upto = continues
         batches = load_all(self._store, self._folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
-        # What every load had passed is missed by nobody who goes on behind it.
+        # Batches that were removed because every load had passed them are not missed.
         gone = next((one for one in batches if one.gone and one.gone.why == EARLIER), None)
         return None if gone is None else f"batch {gone.tag.seq} of epoch {epoch}, {gone.gone}"
 
@@ -152,17 +153,17 @@ class ParquetOutput:
             files = tuple(replace(file, path=file.path[start:]) for file in written if file.rows)
         else:
             assert batch_data.frame is not None
-            files = self._spark_files(batch_data.frame(spark()), attempt)
+            files = self._write_by_spark(batch_data.frame(spark()), attempt)
         return Staged(sum(file.rows for file in files), files)
 
-    def _spark_files(self, frame: DataFrame, attempt: str) -> tuple[DataFile, ...]:
-        counted = self._run(frame, attempt)
+    def _write_by_spark(self, frame: DataFrame, attempt: str) -> tuple[DataFile, ...]:
+        counted = self._write_frame(frame, attempt)
         entries = list(self._store.list(attempt))
         parts = [entry for entry in entries if _PART.fullmatch(entry.path.removeprefix(f"{attempt}/"))]
         with ThreadPoolExecutor(8) as pool:
             counts = list(pool.map(lambda entry: footer_rows(self._store, entry), parts))
-        # Spark writes at least one file, though it may be empty. Fewer rows than went in: the executors
-        # wrote to disks of their own, which this process does not see.
+        # Spark writes at least one file, though it may be empty. If there are fewer rows than went in, the
+        # executors wrote to disks of their own, which this process does not see.
         if not parts or (counted is not None and sum(counts) != counted):
             rows = "its" if counted is None else counted
             raise OutputDisagrees(
@@ -187,10 +188,10 @@ class ParquetOutput:
         self._check_epoch(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)
         theirs = put_once(self._store, path, render(ours), lambda: self._find_committed(tag))
-        return (self._same(ours, theirs) if theirs else ours).receipt
+        return (self._check_same(ours, theirs) if theirs else ours).receipt
 
     def discard(self, staged: Staged) -> None:
-        """Nothing to do: `files clean` takes what no manifest names, once it is old enough to be nobody's."""
+        """Nothing to do: `files clean` deletes files in no manifest, once they are old enough."""
 
     def _check_epoch(self, tag: Tag) -> None:
         later = load_opening(self._store, self._folder, tag.epoch + 1)
@@ -201,8 +202,9 @@ class ParquetOutput:
                 hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
             )
 
-    def _run(self, frame: DataFrame, attempt: str) -> int | None:
-        """Write the frame; where files could land out of sight, count its rows in the same pass.
+    def _write_frame(self, frame: DataFrame, attempt: str) -> int | None:
+        """Write the frame. If executors may write to disks of their own, its rows are counted in the same
+        pass and returned; else None.
 
         Counting costs Spark a third of its time, because it cuts the generated code in two.
         """
@@ -224,7 +226,7 @@ class ParquetOutput:
         except (PySparkException, Py4JError) as error:
             clearer = hadoop.translate_hadoop_error(error, self.place)
             if clearer is None:
-                raise  # the frame's own failure, which only its maker can explain
+                raise  # the frame itself failed, which only the caller can explain
             raise clearer from error
 
     def _find_committed(self, tag: Tag) -> Manifest | None:
@@ -236,7 +238,7 @@ class ParquetOutput:
             )
         return found
 
-    def _same(self, ours: Manifest, theirs: Manifest) -> Manifest:
+    def _check_same(self, ours: Manifest, theirs: Manifest) -> Manifest:
         if (ours.windows, ours.nulls) != (theirs.windows, theirs.nulls):
             path = path_of(self._folder, ours.tag.epoch, ours.tag.seq)
             raise OutputDisagrees(
@@ -247,7 +249,7 @@ class ParquetOutput:
 
 
 def footer_rows(store: Store, entry: Entry) -> int:
-    """The row count that a Parquet file states of itself; reads only its end."""
+    """The row count in a Parquet file's footer; only the file's end is read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

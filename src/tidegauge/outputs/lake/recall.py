@@ -1,6 +1,6 @@
-"""What an output itself knows of how far its flow has come: the newest epoch of it, and the batches of that.
+"""Reads from an output how far its flow has come: the newest epoch there, and its batches.
 
-It is what `ledger rebuild` goes by. Nothing is changed here.
+`ledger rebuild` uses it. It changes nothing.
 """
 
 from __future__ import annotations
@@ -35,46 +35,46 @@ class RecalledEpoch:
 
     epoch: int
     seq: int
-    """Its last batch; 0: none yet."""
+    """The epoch's last batch; 0: none yet."""
     windows: tuple[Window, ...]
-    """Of its batches, in order; while it has none, of those that it continues."""
+    """The windows of the epoch's batches, in order; while it has none, of the batches that it continues."""
     cursor: str = ""
-    """The kind, where the output keeps it."""
+    """The kind of cursor; empty where the output does not keep it."""
     opened: str | None = None
-    """Why it was opened by hand, while no batch has come since."""
+    """Why the epoch was opened by hand; None as soon as it has a batch."""
     removed: int = 0
     """How many of these batches were cleaned away."""
 
 
 def recall(flow: TableFlow) -> RecalledEpoch | None:
-    """None: no batch was ever committed there, and no epoch opened.
+    """The newest epoch in the flow's output; None where no batch was ever committed and no epoch opened.
 
     Raises OutputUnreachable, and OutputDisagrees for a table that is another flow's or lacks batches.
     """
     match flow.output:
         case LakeTable():
-            return _of_folder(flow, flow.output)
+            return _recall_lake(flow, flow.output)
         case WarehouseTable():
-            return _of_landing(flow, flow.output)
+            return _recall_warehouse(flow, flow.output)
         case DeltaFolder():
-            return _of_delta(flow, flow.output)
+            return _recall_delta_table(flow, flow.output)
 
 
 def recall_epochs(folder: LakeTable) -> tuple[tuple[int, int], ...]:
     """Every epoch of a lake table with its last batch, in order."""
     found = contents(open_store(folder.lake), check_folder(folder.folder))
     epochs = sorted({0, *found.opened})
-    return tuple((epoch, _last(found, epoch)) for epoch in epochs)
+    return tuple((epoch, _find_last(found, epoch)) for epoch in epochs)
 
 
-def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
+def _recall_lake(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
     store, folder = open_store(output.lake), check_folder(output.folder)
     found = contents(store, folder)
     if not found.batches and not found.opened:
         return None
     follow(store, folder, found)  # refuses batches of an epoch that was never opened
     newest = epoch = found.newest
-    seq = upto = _last(found, epoch)
+    seq = upto = _find_last(found, epoch)
     opened: str | None = None
     while not upto and epoch:
         opening = load_opening(store, folder, epoch)
@@ -83,21 +83,21 @@ def _of_folder(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
         if opening.continues is None:
             break
         epoch, upto = opening.continues
-    manifests = _batches(flow, store, folder, epoch, upto)
+    manifests = _load_batches(flow, store, folder, epoch, upto)
     windows = tuple(one.windows[0] for one in manifests)
     removed = sum(one.gone is not None for one in manifests)
     kind = manifests[-1].cursor if manifests else ""
-    # The watermark of a table without a cursor is when it was read.
+    # The watermark of a table without a cursor is the time when it was read.
     cursor = "timestamp" if kind == COPY else kind
     return RecalledEpoch(newest, seq, windows, cursor, opened, removed)
 
 
-def _last(found: EpochContents, epoch: int) -> int:
+def _find_last(found: EpochContents, epoch: int) -> int:
     there = [one.seq for one in found.batches if one.epoch == epoch]
     return max(there, default=0)
 
 
-def _batches(flow: TableFlow, store: Store, folder: str, epoch: int, upto: int) -> tuple[Manifest, ...]:
+def _load_batches(flow: TableFlow, store: Store, folder: str, epoch: int, upto: int) -> tuple[Manifest, ...]:
     manifests = load_all(store, folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
     for one in manifests[-1:]:
         if (one.tag.pipeline, one.tag.flow) != (flow.pipeline, flow.name):
@@ -109,7 +109,7 @@ def _batches(flow: TableFlow, store: Store, folder: str, epoch: int, upto: int) 
     return manifests
 
 
-def _of_landing(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None:
+def _recall_warehouse(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None:
     warehouse = open_warehouse(output.warehouse)
     if not warehouse.is_there():
         return None
@@ -120,11 +120,11 @@ def _of_landing(flow: TableFlow, output: WarehouseTable) -> RecalledEpoch | None
             return None
         newest = max(heads)
         opened = None if heads[newest].last_seq else heads[newest].reason
-        windows = _kept(flow, commits, session, heads, newest)
+        windows = _list_kept(flow, commits, session, heads, newest)
         return RecalledEpoch(newest, heads[newest].last_seq, windows, "", opened)
 
 
-def _of_delta(flow: TableFlow, output: DeltaFolder) -> RecalledEpoch | None:
+def _recall_delta_table(flow: TableFlow, output: DeltaFolder) -> RecalledEpoch | None:
     lake = lake_of(str(output), output.lake)
     found = recall_delta(lake, flow.pipeline, flow.name)
     if found is None:
@@ -141,7 +141,7 @@ def _of_delta(flow: TableFlow, output: DeltaFolder) -> RecalledEpoch | None:
     return RecalledEpoch(found.epoch, found.seq, windows, mark.cursor if mark else "", found.opened)
 
 
-def _kept(
+def _list_kept(
     flow: TableFlow, commits: Commits, session: WarehouseSession, heads: dict[int, Head], epoch: int
 ) -> tuple[Window, ...]:
     upto = heads[epoch].last_seq

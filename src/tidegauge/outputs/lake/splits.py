@@ -1,8 +1,8 @@
-"""Rows that tasks read by themselves, into Parquet files that they write by themselves.
+"""Writes splits to Parquet files, by tasks that each read their split and write its file themselves.
 
-Each try of a task writes a file with a name of its own, so that one that is repeated, or that runs twice,
-never shares a file with another; what counts is the file that the one answer names which is taken. Tasks are
-Spark's or, where there is none yet and it would be on this machine, processes of ours. Few rows are not worth
+Each try of a task writes a file with a name of its own, so that a task that is repeated, or runs twice at
+once, never shares a file with another try; only the file that the task's answer names counts. Tasks run in
+Spark or, while no Spark runs and it would be on this machine, in processes of ours. Few rows are not worth
 a task: this process reads and writes them itself, in the same way.
 
 Of Spark, only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 100_000
-"""Rows that this process moves sooner than a Spark job would be under way."""
+"""Up to this many rows this process copies faster than a Spark job starts."""
 GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
-"""What is held in memory until it is written as a row group, whichever is reached first."""
+"""Rows, and bytes, that are held in memory before a row group is written, whichever is reached first."""
 _THREADS = 4
 _ANSWER = "split bigint, path string, rows bigint, bytes bigint, error string"
 
@@ -45,10 +45,11 @@ _ANSWER = "split bigint, path string, rows bigint, bytes bigint, error string"
 def write_splits(
     lake: Lake, attempt: str, batch_data: BatchRows, spark: Callable[[], SparkSession]
 ) -> tuple[DataFile, ...]:
-    """One file for each split that has rows, below `attempt`, in the order of the splits by name too.
+    """Write one file for each split that has rows, below `attempt`. Their names sort in the order of the
+    splits.
 
-    Durable when this returns; paths are below the lake's path. Spark is asked for only where the rows are
-    many, or not counted, and no other tasks are at hand.
+    The files are durable when this returns; paths are relative to the lake's. Spark is only started where the
+    rows are many, or not counted, and no other tasks are at hand.
     """
     if batch_data.rows is not None and batch_data.rows <= FEW and may_move_here(spark):
         return write_here(lake, attempt, batch_data)
@@ -66,8 +67,8 @@ def write_splits(
 def write_here(
     lake: Lake, attempt: str, batch_data: BatchRows, *, group_rows: int = GROUP_ROWS
 ) -> tuple[DataFile, ...]:
-    """As `write_splits`, always by this process; `group_rows`: how many a row group has at most."""
-    # `_check` makes them durable, all together.
+    """As `write_splits`, but always by this process; `group_rows`: the most rows in a row group."""
+    # `_check` makes all files durable together.
     write = partial(_write, lake, attempt, group_rows=group_rows, durable=False)
     given = [(number, batch_data, split) for number, split in enumerate(batch_data.splits)]
     if len(given) == 1:
@@ -88,7 +89,7 @@ def _by_tasks(lake: Lake, attempt: str, batch_data: BatchRows, spark: SparkSessi
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _answer(attempt, number, bodies[number])
+                yield _answer_task(attempt, number, bodies[number])
 
     answers = spark.range(0, count, 1, count).mapInArrow(work, _ANSWER).collect()
     raise_any(answer["error"] for answer in answers)
@@ -101,8 +102,8 @@ def _by_tasks(lake: Lake, attempt: str, batch_data: BatchRows, spark: SparkSessi
     return [found[number] for number in range(count)]
 
 
-def _answer(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
-    """A task's answer as a row."""
+def _answer_task(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
+    """Do a task's work, and return its answer as one row."""
     import pyarrow as pa
 
     def work() -> DataFile:
@@ -141,7 +142,8 @@ def _write(
     group_rows: int = GROUP_ROWS,
     durable: bool = True,
 ) -> DataFile:
-    """One split into one file of its own, whole and durable; nothing is left of one that fails."""
+    """Write one split to one file of its own. If it fails, or has no rows, no file is left. `durable`: sync a
+    local file."""
     path = f"{attempt}/part-{number:05d}-{uuid.uuid4().hex[:12]}.parquet"
     if lake.on_s3:
         with tempfile.NamedTemporaryFile(prefix="tidegauge-", suffix=".parquet") as local:
@@ -169,10 +171,10 @@ def _write(
 
 
 def _fill(target: Path, batch_data: BatchRows, split: Split, group_rows: int) -> int:
-    """With the types that Spark would write: whole numbers for decimals that fit, microseconds.
+    """Write a split's rows to a file, with the types that Spark would write, and return how many there are.
 
-    Words repeat, numbers seldom do: only words get a dictionary, which costs more than all the rest.
-    Zstandard at its lowest level takes a tenth more time than Snappy, and leaves half the bytes.
+    Only text gets a dictionary, which costs more time than all the rest: text repeats, numbers seldom do.
+    Zstandard at its lowest level takes a tenth more time than Snappy, and makes files half as large.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -203,7 +205,8 @@ def _fill(target: Path, batch_data: BatchRows, split: Split, group_rows: int) ->
 
 
 def _check(lake: Lake, attempt: str, written: Sequence[DataFile]) -> None:
-    """The files are where this process sees them, whole, and would survive a power cut."""
+    """Check that this process sees the whole files, make them durable, and delete the files of other tries.
+    Raises OutputDisagrees where a file is missing."""
     kept = [file for file in written if file.rows]
     if not kept:
         return
@@ -216,7 +219,7 @@ def _check(lake: Lake, attempt: str, written: Sequence[DataFile]) -> None:
             hint="a local path needs every executor on this machine; else use a shared mount or s3a://",
         )
     store.sync([file.path for file in kept])
-    # Of tries that were given up. One that still writes is found by `files clean`.
+    # Files of tries that were given up. A try that still writes leaves its file to `files clean`.
     rest = sorted(set(there) - {file.path for file in kept})
     store.delete(rest, below=attempt)
 

@@ -24,23 +24,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEQ = "_tidegauge_seq"
-"""Also in compacted files: the batch that a row is of, by its number in its epoch."""
+"""The column with the number of a row's batch, in frames and in compacted files; in compacted files it is the
+number in the epoch."""
 _ATTEMPT, _NUMBER, _PLACE = "_tidegauge_attempt", "_tidegauge_number", "_tidegauge_place"
 
 
 @dataclass(frozen=True)
 class CommittedFile:
+    """A data file, with the epoch and the number of its batch."""
+
     epoch: int
     seq: int
     file: DataFile
     last: int | None = None
-    """Of a compacted file: the last of its batches, where `seq` is the first."""
+    """For a compacted file in a `Listing`: the last of its batches, while `seq` is the first; else None."""
 
 
 def load_committed(
     lake: Lake, folder: str, *, epoch: int | None = None, store: Store | None = None
 ) -> tuple[Manifest, ...]:
-    """The manifests that make up the table, in order: as the newest epoch has it, or the one that is named.
+    """The manifests that make up the table of the newest epoch, or of `epoch`, in order.
 
     Those of earlier epochs that it continues come first.
     """
@@ -52,7 +55,7 @@ def load_committed(
 def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, int], ...]:
     """The batches that make up the table up to batch `seq` of an epoch: (epoch, last batch), in order.
 
-    Costs one look for each override by hand there ever was, however many batches there are.
+    Reads one file for each epoch that the next one continues, however many batches there are.
     """
     found = [(epoch, seq)]
     while found[0][0]:
@@ -69,7 +72,8 @@ def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, i
 
 
 def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Manifest, ...]:
-    """Raises OutputDisagrees for one that has to be there and is not: a commit is never taken back."""
+    """The manifests of these batches. Raises OutputDisagrees where one is missing: a commit is never taken
+    back."""
 
     def read(one: Numbered) -> Manifest:
         manifest = load(store, folder, one.epoch, one.seq)
@@ -81,14 +85,14 @@ def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Mani
             )
         return manifest
 
-    if len(found) < 2 or not store.remote:  # a thread costs more than a look at a file here
+    if len(found) < 2 or not store.remote:  # reading a local file costs less than a thread
         return tuple(map(read, found))
     with ThreadPoolExecutor(8) as pool:
         return tuple(pool.map(read, found))
 
 
 def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tuple[CommittedFile, ...]:
-    """What a reader of the table reads, batch by batch; without what was cleaned away."""
+    """The files that a reader of the table reads, batch by batch, without batches that were cleaned away."""
     return tuple(
         CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
         for manifest in load_committed(lake, folder, epoch=epoch)
@@ -97,7 +101,7 @@ def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tup
 
 
 def lake_files(lake: Lake, folder: str, manifests: Iterable[Manifest]) -> tuple[LakeFile, ...]:
-    """Where the rows of batches are, in order. One file of a batch never holds a key twice."""
+    """Where the rows of these batches are, in order. One file of a batch never has a key twice."""
     return tuple(
         LakeFile(lake, f"{folder}/{one.path}", one.rows, one.bytes, one.first)
         for manifest in manifests
@@ -106,11 +110,11 @@ def lake_files(lake: Lake, folder: str, manifests: Iterable[Manifest]) -> tuple[
 
 
 def versions(spark: SparkSession, lake: Lake, folder: str, *, epoch: int | None = None) -> DataFrame:
-    """Every row version of the table, with the batch that brought it in the column `_tidegauge_seq`.
+    """Every row version of the table, with the number of its batch in the column `_tidegauge_seq`.
 
-    Batches are numbered as readers meet them: those of an epoch that continues another go on counting where
-    that one ends. Lazy. Columns that came later are NULL in the rows from before. Raises OutputError for a
-    table without a committed batch, which has no columns yet.
+    Batches are numbered in the order that readers see: an epoch that continues another goes on counting where
+    that one ends. The frame is lazy. A column that was added later is NULL in older rows. Raises OutputError
+    for a table without a committed batch, which has no columns yet.
     """
     manifests = load_committed(lake, folder, epoch=epoch)
     place = f"{open_store(lake).place}/{folder}"
@@ -134,7 +138,7 @@ def latest(
     order: Sequence[str] = (),
     epoch: int | None = None,
 ) -> DataFrame:
-    """The newest version of each key: of the last batch that has it, and there of the highest `order`."""
+    """The newest version of each key: in the last batch that has it, the row with the highest `order`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -152,7 +156,7 @@ def _read(
     schema: tuple[Field, ...],
     manifests: Sequence[tuple[int, Manifest]],
 ) -> DataFrame:
-    """Batches with the same columns, in one scan: the folder of its attempt says which batch a file is of."""
+    """The rows of batches with the same columns; `manifests` with the number of each."""
     from pyspark.sql import functions as F  # noqa: N812
 
     own = [(place, one) for place, one in manifests if one.files and not one.compacted]
@@ -173,14 +177,15 @@ def _scan(
     schema: tuple[Field, ...],
     manifests: Sequence[tuple[int, Manifest]],
 ) -> DataFrame:
-    """Batches of which either all are compacted or none is. In a compacted file each row says its batch."""
+    """The rows of batches of which either all are compacted or none is, in one scan. The batch of a file is
+    found by the folder of its attempt; in a compacted file each row has the number of its batch."""
     import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812
 
     struct = ", ".join(f"{quote(field.name)} {field.type}" for field in schema)
     compacted = manifests[0][1].compacted is not None
     found = {
-        (_attempt(file.path), one.tag.seq if compacted else 0): place
+        (_attempt_of(file.path), one.tag.seq if compacted else 0): place
         for place, one in manifests
         for file in one.sources
     }
@@ -207,7 +212,7 @@ def _scan(
 
 
 def number_manifests(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]]:
-    """Each with its number: batches of an epoch that continues another go on counting where that one ends."""
+    """Each manifest with its number. An epoch that continues another goes on counting where that one ends."""
     found: list[tuple[int, Manifest]] = []
     for _, group in groupby(manifests, key=lambda one: one.tag.epoch):
         before = found[-1][0] if found else 0
@@ -215,6 +220,6 @@ def number_manifests(manifests: Sequence[Manifest]) -> list[tuple[int, Manifest]
     return found
 
 
-def _attempt(path: str) -> str:
+def _attempt_of(path: str) -> str:
     """`data/<attempt>/part-…` → `<attempt>`."""
     return path.split("/")[1]
