@@ -20,7 +20,7 @@ from tidegauge.model.spec import Lake
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 _FOLDERS = ("json", "delta")
 _SCHEMES = ("sqlite", *_DRIVERS, *_FOLDERS)
-_SAME = {
+_ALIASES = {
     "postgres": "postgresql",
     "pgsql": "postgresql",
     "mariadb": "mysql",
@@ -30,8 +30,8 @@ _SAME = {
 
 _S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
 
-# What may stand after the question mark. Everything else a driver takes can read files, run statements at
-# the start of a session or switch off what we rely on.
+# Options that are allowed after the question mark. The drivers' other options can read files, run statements
+# at the start of a session, or switch off what the ledger relies on.
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3a": ("endpoint", "region"),
     "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
@@ -41,14 +41,14 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Address:
-    """A file, a server, or a folder of files."""
+    """Where a ledger is: exactly one of `path` (a SQLite file), `url` (a server) and `lake` (a folder)."""
 
     shown: str
-    """As errors name it: without the password."""
+    """The address as errors show it, without the password."""
     path: Path | None = None
     url: URL | None = None
     lake: Lake | None = None
-    """Where the folder is, and how it is reached."""
+    """The folder, local or on S3, with the endpoint and region of the address."""
 
     @property
     def scheme(self) -> str:
@@ -56,7 +56,8 @@ class Address:
 
 
 def parse(address: str | Secret) -> Address:
-    """Raises ConfigError, with the nearest valid word, for an address that names no store we know."""
+    """Parse an address. Raises ConfigError, with the nearest valid word in its hint, if it names no known
+    kind of store."""
     text = address.reveal() if isinstance(address, Secret) else address
     scheme, colon, rest = text.partition(":")
     if not colon or scheme not in _SCHEMES:
@@ -67,7 +68,7 @@ def parse(address: str | Secret) -> Address:
 
 
 def _file(rest: str) -> Address:
-    # Whatever follows is the path as it stands: `?`, `#` and `%` are letters of a file name.
+    # The rest is the path, taken literally: `?`, `#` and `%` are ordinary letters of a file name.
     path = rest.removeprefix("///")
     if path == rest or not path.strip("/") or path == ":memory:":
         raise ConfigError(
@@ -83,7 +84,7 @@ def _file(rest: str) -> Address:
 
 
 def _folder(rest: str, scheme: str) -> Address:
-    # As it stands, as in `_file`.
+    # The path is taken literally, as in `_file`.
     if scheme == "delta" and is_in_catalogue(rest):
         raise ConfigError(
             f"delta:{rest} is a name in a catalogue, which only Spark can look up",
@@ -156,7 +157,7 @@ def _unknown_scheme_error(scheme: str) -> ConfigError:
             hint=f"it begins with one of: {', '.join(f'{known}:' for known in _SCHEMES)}",
         )
     plain = scheme.lower().partition("+")[0]
-    near = [_SAME[plain]] if plain in _SAME else get_close_matches(plain, _SCHEMES, 1)
+    near = [_ALIASES[plain]] if plain in _ALIASES else get_close_matches(plain, _SCHEMES, 1)
     known = f"one of: {', '.join(_SCHEMES)}"
     return ConfigError(
         mask(f"'{scheme}' is not a kind of ledger that is known"),

@@ -33,7 +33,7 @@ def begin(flow_state: FlowState, held: Claim, index: int, *, now: datetime) -> S
 
 
 def begin_next(change: StateChange, *, now: datetime) -> StateChange:
-    """The change of a claim, and the next batch begun under it; without one, where none is left."""
+    """Add the begin of the next batch to a claim's change; returns it unchanged if no batch is left."""
     held = claim_rules.claim_of(change.flow_state)
     if held.plan.done == len(held.plan.draft.batches):
         return change
@@ -41,7 +41,7 @@ def begin_next(change: StateChange, *, now: datetime) -> StateChange:
 
 
 def finish_last(change: StateChange, held: Claim, *, now: datetime) -> StateChange:
-    """The change of an advance, and the attempt's end if it was past the last batch."""
+    """Add the attempt's end as SUCCESS to an advance's change, if the plan's last batch is done."""
     active = change.flow_state.active
     if active is None or active.plan.done != len(active.plan.draft.batches):
         return change
@@ -58,7 +58,7 @@ def advance(
     now: datetime,
     rows: Mapping[str, int | None] | None = None,
 ) -> StateChange:
-    """See LedgerWriter.advance. `rows`: the inputs that are done, each with its count; None: all."""
+    """See LedgerWriter.advance. `rows`: the inputs that are done, each with its row count; None: all are."""
     active = claim_rules.check_held(flow_state, held, Event.ADVANCE, index)
     plan, batch = active.plan, active.plan.draft.batches[index]
     if active.begun != index or receipt.tag != plan.tag(index):
@@ -110,16 +110,16 @@ def finish(
     reason = None
     if event is Event.SKIP:
         if active.begun is not None:
-            # What was begun may be visible under its tag, and the next plan would use the tag again.
+            # The begun batch may be in the output under its tag, and the next plan would use that tag again.
             raise WrongState(
                 f"{flow_state.flow}: a batch was begun, so the plan cannot be skipped any more",
                 hint="end the attempt as SUCCESS or FAILED",
             )
-        # A skip is no failure: what the caller says of it is its reason.
+        # A skip is not a failure: the error's message becomes its reason.
         reason, error = str(error["message"]) if error else None, None
     freed = replace(active, state=after, owner=None, lease_until=None, updated_at=now)
     runs = close_run(flow_state, after, now, error)
-    said = make_event(
+    logged = make_event(
         flow_state,
         _WORDS[event],
         now,
@@ -132,8 +132,8 @@ def finish(
     flow_state = replace(flow_state, tally=add_seconds(flow_state.tally, runs))
     if event in (Event.FINISH, Event.SKIP):
         done = replace(flow_state, idle=after, active=None, run=None)
-        return StateChange(done, (said,), runs, (EndedPlan(freed, after.value),))
-    return StateChange(replace(flow_state, active=freed, run=runs[0]), (said,), runs)
+        return StateChange(done, (logged,), runs, (EndedPlan(freed, after.value),))
+    return StateChange(replace(flow_state, active=freed, run=runs[0]), (logged,), runs)
 
 
 def _advance_marks(
@@ -145,12 +145,12 @@ def _advance_marks(
     whole: bool,
     now: datetime,
 ) -> dict[str, InputState]:
-    """The watermarks of the inputs that are `moving`. `whole`: with them every input of the batch is done."""
+    """All watermarks, with the `moving` inputs advanced. `whole`: every input of the batch is done now."""
     seq, marks = plan.first_seq + index, dict(flow_state.marks)
     for place, part in enumerate(plan.draft.inputs):
         old = marks[part.input]
         if part in moving:
-            # Counts whole batches: whoever looks in between must not take it for all that was planned.
+            # `seq` counts whole batches: a reader must not take a batch that is partly done for a whole one.
             counted = seq if whole else old.seq
             marks[part.input] = _advance_mark(old, plan, index, place, seq=counted, now=now)
         elif whole:

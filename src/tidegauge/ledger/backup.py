@@ -1,4 +1,4 @@
-"""A ledger as values that any other ledger can take over: for copies, and to move to another store."""
+"""A ledger's flows as values that any other ledger can import: for copies, and to move to another store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
 
 IMPORTED = "imported"
-"""The event that says so in the history."""
+"""The event that records an import in the history."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class FlowBackup:
 
     flow_state: FlowState
     events: tuple[HistoryEvent, ...] = ()
-    """Oldest first, as all the others."""
+    """Oldest first, like `runs` and `ended`."""
     runs: tuple[RunRecord, ...] = ()
     ended: tuple[EndedPlan, ...] = ()
 
@@ -69,6 +69,8 @@ class FlowBackup:
 
 
 class ReadableLedger(Protocol):
+    """What `back_up` reads of a ledger."""
+
     def pipelines(self) -> list[str]: ...
 
     def history(self, pipeline: str, *, limit: int) -> list[HistoryEvent]: ...
@@ -86,7 +88,7 @@ def back_up(ledger: ReadableLedger, pipelines: Collection[str]) -> list[FlowBack
     found: list[FlowBackup] = []
     for pipeline in sorted(pipelines):
         events = gather_by_flow(reversed(ledger.history(pipeline, limit=2**31 - 1)))
-        runs = gather_by_flow(sorted(ledger.runs(pipeline, since=datetime.min), key=_began))
+        runs = gather_by_flow(sorted(ledger.runs(pipeline, since=datetime.min), key=_order_of_start))
         for state in ledger.flow_states(pipeline):
             mine = [row for row in plans if (row["pipeline"], row["flow"]) == (pipeline, state.flow)]
             ended = (_ended_of(_body_of(row)) for row in sorted(mine, key=lambda row: row["created_at"]))
@@ -101,7 +103,8 @@ def back_up(ledger: ReadableLedger, pipelines: Collection[str]) -> list[FlowBack
 def restore(
     flow_state: FlowState, now: datetime, backup: FlowBackup, owner: Owner, reason: str
 ) -> StateChange | None:
-    """The rule by which a flow is taken over; None: it is there already, as the backup has it."""
+    """The rule that imports a flow; None if the ledger has it already, exactly as in the backup. Raises
+    WrongState if the ledger has it in another state."""
     if flow_state == backup.flow_state:
         return None
     if flow_state != FlowState(*backup.name):
@@ -109,8 +112,8 @@ def restore(
             f"{flow_state.flow} is in this ledger already, and not as the file has it",
             hint="import into a ledger that does not know it; `watermark import` changes watermarks alone",
         )
-    told = HistoryEvent(now, *backup.name, None, IMPORTED, owner.actor, reason, None, None, None)
-    return StateChange(backup.flow_state, (*backup.events, told), backup.runs, backup.ended)
+    imported = HistoryEvent(now, *backup.name, None, IMPORTED, owner.actor, reason, None, None, None)
+    return StateChange(backup.flow_state, (*backup.events, imported), backup.runs, backup.ended)
 
 
 def _ended_of(body: Mapping[str, Any]) -> EndedPlan:
@@ -118,7 +121,7 @@ def _ended_of(body: Mapping[str, Any]) -> EndedPlan:
     return EndedPlan(
         ActivePlan(
             plan=Plan(body["plan_id"], draft, body["epoch"], body["first_seq"], body["done"]),
-            # What it ended as is the word; of its owner nothing is kept.
+            # A log has no state and no owner of a plan that ended; `word`, below, says how it ended.
             state=State.PLANNED,
             attempt=body["attempts"],
             begun=None,
@@ -144,5 +147,5 @@ def _body_of(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _began(run: RunRecord) -> tuple[datetime, int]:
+def _order_of_start(run: RunRecord) -> tuple[datetime, int]:
     return run.started_at, run.attempt

@@ -1,6 +1,6 @@
-"""The calls of every ledger, each answered by a rule on the flow's state.
+"""The base class of every ledger: each call applies a pure rule to one flow's state.
 
-A store adds how a state is loaded and saved (`_change`), and how many flows are planned at once."""
+A store adds `_change`, which loads and saves a state, and `plan`, which plans many flows at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidegauge.model.ticks import SeenScheduler, Tick
 from tidegauge.model.watermark import Recalled
 
 Rule = Callable[[FlowState, datetime], StateChange | None]
-"""Gets a flow's state and the store's time, and returns the change to save; None: nothing to save."""
+"""A rule gets a flow's state and the store's time, and returns the change to save; None saves nothing."""
 
 
 class BaseLedger(ABC):
@@ -50,16 +50,17 @@ class BaseLedger(ABC):
         run: bool = True,
         register: bool = True,
     ) -> FlowState:
-        """Load a flow's state, let the rule decide, and save all of its change or nothing. Start again if
-        another writer changed the flow in between.
+        """Load a flow's state, apply the rule, save all of its change or nothing, and return the new state.
+        Load again and repeat if another writer changed the flow in between.
 
-        What the caller knows makes it cheaper: `plan` is the active one unless another took its place, and
-        without `marks` the watermarks, without `run` the attempt is neither read nor changed. `register`: the
-        ledger lists the flow from here on.
+        `plan`, `marks` and `run` only save work: `plan` is the plan that the caller takes for the active one,
+        so its windows need not be read; without `marks` the watermarks, without `run` the attempt is neither
+        read nor changed. `register`: the ledger lists the flow from now on.
         """
 
     def flow_states(self, pipeline: str) -> list[FlowState]:
-        """Of every flow that the ledger lists, in name order; `*` first, where there is anything of it."""
+        """The state of every flow that the ledger lists, in name order. `*`, which stands for the pipeline
+        itself, comes first if the ledger has it."""
         found = [*self.status(pipeline, [ALL]), *self.status(pipeline)]
         names = [status.flow for status in found]
         return [self._change(pipeline, name, _change_nothing, register=False) for name in names]
@@ -97,7 +98,8 @@ class BaseLedger(ABC):
         begins: bool = False,
     ) -> Claim:
         def rule(flow_state: FlowState, now: datetime) -> StateChange:
-            # Here, and not where a caller claims and completes at once: what is done may be said.
+            # Not in `claim_rules.claim`, which `complete` uses too: a caller may record work that it has done
+            # on a suspended flow.
             schedule_rules.refuse_suspended(flow_state)
             change = claim_rules.claim(
                 flow_state, plan.plan_id, owner=owner, run_id=run_id, lease=lease, dead=dead, now=now
@@ -155,7 +157,7 @@ class BaseLedger(ABC):
                 flow_state, plan_id, owner=owner, run_id=run_id, rows=rows, now=now, held=claim
             ),
         )
-        return self._one(pipeline, flow)
+        return self._read_status(pipeline, flow)
 
     def fail(
         self, pipeline: str, flow: str, plan_id: str, error: dict[str, Any], *, owner: Owner, run_id: str
@@ -167,7 +169,7 @@ class BaseLedger(ABC):
                 flow_state, plan_id, error, owner=owner, run_id=run_id, now=now
             ),
         )
-        return self._one(pipeline, flow)
+        return self._read_status(pipeline, flow)
 
     def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
         plan_id = self._plan_id(draft)
@@ -225,7 +227,7 @@ class BaseLedger(ABC):
         owner: Owner,
         reason: str,
     ) -> bool:
-        return self._changes(
+        return self._change_and_report(
             pipeline,
             flow,
             lambda flow_state, now: rebuild_rules.rebuild(
@@ -234,14 +236,14 @@ class BaseLedger(ABC):
         )
 
     def suspend(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
-        return self._changes(
+        return self._change_and_report(
             pipeline,
             flow,
             lambda flow_state, now: schedule_rules.suspend(flow_state, owner=owner, reason=reason, now=now),
         )
 
     def resume(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
-        return self._changes(
+        return self._change_and_report(
             pipeline,
             flow,
             lambda flow_state, now: schedule_rules.resume(flow_state, owner=owner, reason=reason, now=now),
@@ -255,7 +257,7 @@ class BaseLedger(ABC):
         *,
         dead: Collection[Owner] = (),
     ) -> None:
-        self._changes(
+        self._change_and_report(
             pipeline,
             ALL,
             lambda flow_state, now: schedule_rules.join_schedulers(
@@ -264,7 +266,9 @@ class BaseLedger(ABC):
         )
 
     def leave_schedulers(self, pipeline: str, *, owner: Owner) -> None:
-        self._changes(pipeline, ALL, lambda flow_state, _: schedule_rules.leave_schedulers(flow_state, owner))
+        self._change_and_report(
+            pipeline, ALL, lambda flow_state, _: schedule_rules.leave_schedulers(flow_state, owner)
+        )
 
     def take_tick(
         self, pipeline: str, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner] = ()
@@ -276,38 +280,39 @@ class BaseLedger(ABC):
             change, taken = schedule_rules.take_tick(flow_state, schedule, owner=owner, dead=dead, now=now)
             return change
 
-        self._changes(pipeline, ALL, rule)
+        self._change_and_report(pipeline, ALL, rule)
         return taken
 
     def end_tick(self, pipeline: str, schedule: FlowSchedule, *, owner: Owner) -> None:
-        self._changes(
+        self._change_and_report(
             pipeline, ALL, lambda flow_state, _: schedule_rules.end_tick(flow_state, schedule, owner=owner)
         )
 
-    def _changes(self, pipeline: str, flow: str, rule: Rule) -> bool:
-        """Whether the rule changed anything. `*` is kept, and not listed as a flow."""
+    def _change_and_report(self, pipeline: str, flow: str, rule: Rule) -> bool:
+        """Like `_change`, but return whether the rule changed anything."""
         changed = False
 
-        def watched(flow_state: FlowState, now: datetime) -> StateChange | None:
+        def watch_rule(flow_state: FlowState, now: datetime) -> StateChange | None:
             nonlocal changed
             change = rule(flow_state, now)
             changed = change is not None
             return change
 
-        self._change(pipeline, flow, watched)
+        self._change(pipeline, flow, watch_rule)
         return changed
 
     def _plan_id(self, draft: Draft) -> str:  # noqa: ARG002 - a store may want to find the flow by it
         return uuid.uuid4().hex
 
     def _step(self, held: Claim, rule: Rule, *, run: bool = True) -> None:
+        """Apply a rule of the claim's holder that does not touch the watermarks."""
         draft = held.plan.draft
         self._change(draft.pipeline, draft.flow, rule, plan=held.plan, marks=False, run=run)
 
-    def _one(self, pipeline: str, flow: str) -> FlowStatus:
+    def _read_status(self, pipeline: str, flow: str) -> FlowStatus:
         [status] = self.status(pipeline, [flow])
         return status
 
 
 def _change_nothing(flow_state: FlowState, now: datetime) -> None:
-    """The rule of who only looks."""
+    """A rule for callers that only want to read the state."""

@@ -49,12 +49,13 @@ def complete(
     if change.flow_state.active.plan.done == len(draft.batches):
         return _join_changes(change, finish(change.flow_state, held, State.SUCCESS, None, now=now))
     if flow_state.fence == held.fence:
-        return change  # the caller's process held it before, and goes on
+        return change  # the caller held the claim before this call, and keeps it
     return _join_changes(change, finish(change.flow_state, held, State.PLANNED, None, now=now))
 
 
 def _check_inputs(draft: Draft, rows: Mapping[str, int | None] | None) -> Mapping[str, int | None]:
-    """Row counts by input, for inputs that the plan has; all of its inputs when the caller names none."""
+    """The row count of each input to complete: of those in `rows`, or None for each input of the plan if
+    `rows` is None. Raises ConfigError for an input that the plan does not have."""
     inputs = [part.input for part in draft.inputs]
     for name in rows or ():
         if name not in inputs:
@@ -101,7 +102,7 @@ def move(
 def _claim_unless_held(
     flow_state: FlowState, plan_id: str, *, owner: Owner, run_id: str, now: datetime
 ) -> StateChange:
-    """The plan claimed, unless the caller's own process holds it already."""
+    """Claim the plan, unless the caller's own process holds it already: then nothing changes."""
     active = flow_state.active
     if active is not None and active.plan.plan_id == plan_id and active.owner == owner:
         return StateChange(flow_state)

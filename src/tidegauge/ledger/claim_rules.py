@@ -51,7 +51,7 @@ def claim(
     reason = None
     tally = replace(flow_state.tally, strategy=active.plan.draft.strategy or flow_state.tally.strategy)
     if taken:
-        # The run that was taken over never says itself that it has ended.
+        # A run that was taken over cannot record its own end any more.
         runs = (
             *close_run(
                 flow_state, State.FAILED, now, describe_lost_lease(f"taken over by {name_owner(owner)}")
@@ -64,8 +64,8 @@ def claim(
         tally = add_seconds(tally, runs)
     changed = replace(flow_state, fence=flow_state.fence + 1, active=held, run=run, tally=tally)
     word = "taken_over" if taken else "claimed"
-    said = make_event(flow_state, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
-    return StateChange(changed, (said,), runs)
+    logged = make_event(flow_state, word, now, owner.actor, run_id=run_id, plan_id=plan_id, reason=reason)
+    return StateChange(changed, (logged,), runs)
 
 
 def claim_of(flow_state: FlowState) -> Claim:
@@ -88,8 +88,8 @@ def renew(
 
 
 def check_held(flow_state: FlowState, held: Claim, event: Event, index: int | None = None) -> ActivePlan:
-    """Return the active plan. Raises unless the claim still holds it and the event is allowed now. An `index`
-    must be that of the next batch."""
+    """Return the active plan. Raises LeaseLost once another has taken the flow, and WrongState if the attempt
+    has ended, the event is not allowed now, or `index` is not the next batch."""
     active, kept = flow_state.active, held.plan
     if flow_state.fence != held.fence:
         by = active.owner if active else None

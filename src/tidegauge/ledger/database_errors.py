@@ -89,7 +89,7 @@ _POSTGRESQL = {
     "55P03": _LOCKED,
     "57P03": _DOWN,
 }
-# A login that fails leaves only the server's words, and no code.
+# A login that fails has the server's message, but no code.
 _POSTGRESQL_WORDS = {
     "password authentication failed": _PASSWORD,
     "no password supplied": _PASSWORD,
@@ -104,7 +104,8 @@ _POSTGRESQL_WORDS = {
 def translate_database_error(
     shown: str, *, but: Callable[[DBAPIError], bool] = lambda _: False
 ) -> Iterator[None]:
-    """Turn what SQLAlchemy or a driver raises in this block into our errors, except where `but` says so."""
+    """Turn errors of SQLAlchemy or a driver in this block into the ledger's errors, except those for which
+    `but` is true."""
     try:
         yield
     except PoolTimeout as error:
@@ -121,7 +122,7 @@ def translate_database_error(
 
 
 def may_succeed_again(error: DBAPIError) -> bool:
-    """Another writer was a moment earlier, and the same transaction may well succeed now."""
+    """Whether another writer was a moment earlier, so that the same transaction may well succeed now."""
     if isinstance(error, IntegrityError):
         return True
     return _code(error.orig) in ("40001", "40P01", 1020, 1213)
@@ -156,7 +157,7 @@ def _find_fault(error: DBAPIError) -> _Fault | None:
         case int():
             return _MYSQL.get(code)
         case _ if isinstance(error, OperationalError) and hasattr(cause, "sqlstate"):
-            # psycopg, before there was a session.
+            # psycopg has no code for errors before there is a session.
             by_words = (fault for words, fault in _POSTGRESQL_WORDS.items() if words in str(cause))
             return next(by_words, _DOWN)
         case _:
@@ -164,7 +165,7 @@ def _find_fault(error: DBAPIError) -> _Fault | None:
 
 
 def _code(cause: BaseException | None) -> str | int | None:
-    """SQLite's name, PostgreSQL's five letters, MySQL's number."""
+    """The driver's code: SQLite's name, PostgreSQL's five characters, or MySQL's number; None without one."""
     if cause is not None and cause.args and isinstance(cause.args[0], int):
         return cause.args[0]
     named = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None)

@@ -1,4 +1,4 @@
-"""Data files of a Delta ledger: they count once a commit names them, and are merged when they are many."""
+"""Data files of a Delta ledger: they count once a commit adds them, and are merged when they are many."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 LARGEST = 20_000
+"""A file with so many rows is not merged any more."""
 _MANY = 16
 _TRIES = 500
 _THREADS = 8
@@ -35,7 +36,7 @@ class NewFile(NamedTuple):
 
 
 def new_file(pipeline: str, kind: str, schema: Mapping[str, str], rows: Sequence[Row]) -> NewFile:
-    """Not written yet. Where the rows have an `at`, its range goes into the statistics."""
+    """A data file of these rows, not written yet. If the schema has `at`, its range is in the statistics."""
     body = encode(schema, rows)
     stats: dict[str, Any] = {"numRecords": len(rows)}
     latest = None
@@ -55,8 +56,9 @@ def commit(
     gone: Sequence[LedgerFile],
     counters: Mapping[str, int],
 ) -> bool:
-    """Write the files, then the commit that makes them count; False, and they are cleared away, if another
-    commit came between. After an error they stay, because they may count: `tidy` knows."""
+    """Write the files, then the commit that adds them. If another commit came between, the files are deleted
+    and the result is False. After an error they stay, because the commit may be there; `tidy` deletes them if
+    it is not."""
     each(lambda one: table.put(one.file, one.body), add)
     won = table.commit(on, [(one.file, one.stats) for one in add], gone, counters)
     if not won:
@@ -66,7 +68,8 @@ def commit(
 
 
 def kind_of(file: LedgerFile) -> str:
-    """Which rows a file holds, by its name. One named by others (Spark's, after OPTIMIZE) may hold any."""
+    """Which kind of rows a file holds, by its name. A file of another writer (Spark, by OPTIMIZE) may hold
+    any."""
     return file.path.rpartition("/")[2].partition("-")[0]
 
 
@@ -80,7 +83,8 @@ def worth_merging(files: Sequence[LedgerFile]) -> list[LedgerFile]:
 
 
 def until(shown: str, attempt: Callable[[], bool]) -> None:
-    """Repeat a commit until it wins. A lost round means that another writer won it, so this ends."""
+    """Repeat a commit until it wins. Another writer wins each round that is lost, so this ends. Raises
+    LedgerUnreachable after `_TRIES` rounds."""
     for tries in range(_TRIES):
         if attempt():
             return

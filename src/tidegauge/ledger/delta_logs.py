@@ -1,4 +1,4 @@
-"""The logs of a Delta ledger: only ever appended to, each entry once, the newest read first."""
+"""The logs of a Delta ledger: each entry is appended once, the newest are read first, and old ones pruned."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.keys import flow_key
 
 _FIRST = datetime.max.replace(tzinfo=UTC)
+"""The sort key of a file without statistics, which has to be read first."""
 
 
 class EntryLog:
-    """How far a flow has come is its application transaction, in the same commit as the entries."""
+    """One log. The number of a flow's last entry is kept as an application transaction, in the same commit as
+    the entries."""
 
     def __init__(self, table: LedgerTable) -> None:
         self.table = table

@@ -1,4 +1,4 @@
-"""The rows of a Delta ledger: a record for people with the flow's stored state, and entries of the logs."""
+"""The rows of a Delta ledger: log entries, and records for people, the newest with its flow's state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WATERMARKS = {
     "run_id": "string",
     "ledger": "string",
 }
-"""`ledger` is the flow's stored state, on its newest row and on no other."""
+"""`ledger` is the flow's stored state; only the flow's newest row has it."""
 
 LOG = {
     "id": "string",
@@ -55,7 +55,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def stored_flow_of(pipeline: str, row: Row) -> StoredFlow:
-    """As it was saved, but for the part that nobody reads back."""
+    """The flow as it was saved, but without its row for people, which nobody reads back."""
     return StoredFlow(pipeline, row["flow"], json.loads(row["ledger"]), {})
 
 
@@ -63,8 +63,8 @@ def next_rows(before: Row | None, stored_flow: StoredFlow, next_id: int) -> tupl
     """The flow's newest row, and the one that ended with this save, if one did.
 
     A record is one window: it is READY, then PLANNED, RUNNING, perhaps FAILED or SKIPPED and RUNNING again,
-    and ends as SUCCESS. Then it keeps its row, and the next one is READY. `next_id` numbers a new record, and
-    the one after it the next.
+    and ends as SUCCESS. Then it keeps its row, and the next one is READY. `next_id` is the number of a new
+    record; if this save makes two, the second gets the number after it.
     """
     shown = stored_flow.row
     active = shown.get("state") in _ACTIVE
@@ -96,7 +96,7 @@ def _to_text(body: Mapping[str, Any]) -> str:
     try:
         return to_json(body).decode()
     except PydanticSerializationError:
-        # Half a surrogate pair, which UTF-8 has no bytes for, and JSON an escape.
+        # Half a surrogate pair: UTF-8 has no bytes for it, but JSON has an escape.
         return json.dumps(body)
 
 
@@ -113,11 +113,11 @@ def entry_row(entry: Entry) -> Row:
 
 
 def encode(schema: Mapping[str, str], rows: Sequence[Row]) -> bytes:
-    """As a Parquet file: all columns but the partition's."""
+    """The rows as a Parquet file, with all columns but the partition column."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    wanted = _arrow(schema)
+    wanted = _to_arrow(schema)
     columns = [_column([row[field.name] for row in rows], field.type) for field in wanted]
     sink = pa.BufferOutputStream()
     pq.write_table(
@@ -130,7 +130,7 @@ def _column(values: list[Any], kind: Any) -> Any:
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
-        # Arrow takes long for a moment with a zone, and few of them differ.
+        # Arrow converts a time with a zone slowly, and few of them differ.
         numbers = {at: None if at is None else (at - _EPOCH) // _MICROSECOND for at in set(values)}
         return pa.array([numbers[at] for at in values], pa.int64()).cast(kind)
     return pa.array(values, kind)
@@ -139,11 +139,11 @@ def _column(values: list[Any], kind: Any) -> Any:
 def decode(
     schema: Mapping[str, str], body: bytes, only: Sequence[tuple[str, str, Any]] | None = None
 ) -> list[Row]:
-    """`only` holds conditions as pyarrow takes them."""
+    """The rows of a Parquet file. `only` holds filters as pyarrow takes them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    wanted = _arrow(schema)
+    wanted = _to_arrow(schema)
     table = pq.read_table(pa.BufferReader(body), columns=wanted.names, filters=list(only) if only else None)
     # Spark writes nanoseconds when it compacts.
     rows: list[Row] = table.cast(wanted, safe=False).to_pylist()
@@ -152,7 +152,7 @@ def decode(
 
 @lru_cache(maxsize=1024)
 def moment(text: str | None) -> datetime | None:
-    """Of a row's or entry's text: in UTC."""
+    """The time in a row's or entry's text, with the zone UTC."""
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -165,7 +165,7 @@ def _record(before: Row | None, stored_flow: StoredFlow, next_id: int) -> Row:
         "job_id": shown.get("run_id"),
         "last_processed_ts": reached,
         "current_run_ts": None,
-        # Where there is no version, the milliseconds of the time that was reached.
+        # Where there is no version: the time that was reached, in milliseconds since 1970.
         "last_processed_version": _number(reached, shown.get("version")),
         "status": shown.get("state"),
         "created_at": before["created_at"] if before else moment(shown.get("created_at")),
@@ -190,7 +190,7 @@ def _number(reached: datetime | None, version: int | None) -> int | None:
 
 
 @lru_cache(maxsize=16)
-def _arrow_of(columns: tuple[tuple[str, str], ...]) -> Any:
+def _make_arrow_schema(columns: tuple[tuple[str, str], ...]) -> Any:
     import pyarrow as pa
 
     kinds = {
@@ -203,6 +203,6 @@ def _arrow_of(columns: tuple[tuple[str, str], ...]) -> Any:
     return pa.schema([(name, kinds[kind]) for name, kind in columns])
 
 
-def _arrow(schema: Mapping[str, str]) -> Any:
+def _to_arrow(schema: Mapping[str, str]) -> Any:
     partition = partition_of(schema)
-    return _arrow_of(tuple((name, kind) for name, kind in schema.items() if name != partition))
+    return _make_arrow_schema(tuple((name, kind) for name, kind in schema.items() if name != partition))

@@ -1,9 +1,8 @@
-"""A table for people in a Delta ledger, written after the ledger's own, from which it follows.
+"""A table for people in a Delta ledger, derived from the ledger's own tables and written after them.
 
-What has ended is appended once, in the place of the open row of the same, and how far each flow has come
-stands in the same commit. A process that dies before this commit leaves a table that is one step behind; the
-flow's next change brings it up to date. One that is new, or was passed over by an earlier version of the
-code, is filled from the log.
+What has ended is appended once and replaces its open row; the number of each flow's last entry is kept in the
+same commit. If a process dies before this commit, the table is one step behind until the flow's next change.
+A table that is new, or that an earlier version of the code did not write, is filled from the log.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class _Seen:
     snapshot: LedgerSnapshot
     pipeline: str
     rows: Mapping[str, Sequence[Row]]
-    """By path: every file that can hold open rows."""
+    """By path, the rows of every file that can hold open rows."""
 
 
 class ShownTable:
@@ -46,13 +45,14 @@ class ShownTable:
         self._known: dict[str, Sequence[Row]] = {}
 
     def show(self, pipeline: str, flows: Sequence[OpenFlow], *, whole: bool) -> bool:
-        """Show what has ended of these flows, each entry once, and what is open of them now. False, and
-        nothing is done, if the table has nothing of the pipeline yet and these are not all of its flows."""
+        """Show what has ended in these flows, each entry once, and what is open in them now. False, and
+        nothing is written, if the table has nothing of the pipeline yet and these are not all of its flows
+        (`whole`)."""
         ready = True
 
         def attempt() -> bool:
             nonlocal ready
-            seen = self._look(pipeline)
+            seen = self._load_open_rows(pipeline)
             ready = whole or self._latest(seen) > 0
             return not ready or self._show(seen, flows)
 
@@ -60,7 +60,7 @@ class ShownTable:
         return ready
 
     def prune(self, pipeline: str, before: datetime) -> None:
-        """Forget what ended before that, unless the log has kept it."""
+        """Remove rows that ended before that, unless the log still has their entry."""
         limit = before.replace(tzinfo=UTC)
         shown = self.shown
 
@@ -85,20 +85,22 @@ class ShownTable:
         until(self.table.shown, attempt)
 
     def numbers(self) -> GivenNumbers:
+        """See DocumentStore.numbers."""
         snapshot, name = self.table.newest(), self.shown.number
         if name is None:
             return GivenNumbers()
         found: dict[tuple[Any, ...], list[int]] = {}
         for file in snapshot.files.values():
             for row in decode(self.shown.columns, self.table.get(file)):
-                key = (file.pipeline, *(_plain(part) for part in self.shown.key_of(row)))
+                key = (file.pipeline, *(_drop_zone(part) for part in self.shown.key_of(row)))
                 found.setdefault(key, []).append(row[name])
         given = {key: sorted(some) for key, some in found.items()}
         return GivenNumbers(given, self.table.counter(snapshot, _NUMBERS))
 
     # --- parts
 
-    def _look(self, pipeline: str) -> _Seen:
+    def _load_open_rows(self, pipeline: str) -> _Seen:
+        """Load the table's newest version, with the files that can hold open rows of the pipeline."""
         snapshot = self.table.newest()
         files = [file for file in snapshot.of(pipeline) if kind_of(file) != _LOG]
         with self._lock:
@@ -108,15 +110,15 @@ class ShownTable:
             for file in files
         }
         with self._lock:
-            # A file never changes. What this pipeline has no more is forgotten.
+            # A file never changes, so its rows are cached until the pipeline has it no more.
             mine = f"{pipeline_key(pipeline)[:16]}/"
             rest = {path: some for path, some in self._known.items() if not path.startswith(mine)}
             self._known = rest | rows
         return _Seen(snapshot, pipeline, rows)
 
     def _latest(self, seen: _Seen) -> int:
-        """The newest moment that anything of the pipeline ended at, in microseconds; 0 before the table has
-        been filled."""
+        """When the newest entry of the pipeline in this table ended, in microseconds since 1970; 0 before the
+        table has been filled."""
         return self.table.counter(seen.snapshot, pipeline_key(seen.pipeline))
 
     def _show(self, seen: _Seen, flows: Sequence[OpenFlow]) -> bool:
@@ -134,7 +136,7 @@ class ShownTable:
         return self._write(seen, changed | set(current), rows, ended, counters)
 
     def _find_open(self, seen: _Seen, flows: Sequence[OpenFlow], latest: int) -> dict[str, list[Row]]:
-        """By flow, the open rows of those whose open rows are others than the table has."""
+        """By flow, the present open rows, for flows of which the table shows others."""
         there: dict[str, list[Row]] = {}
         for row in self._open(seen):
             there.setdefault(self.shown.flow_of(row), []).append(row)
@@ -150,7 +152,7 @@ class ShownTable:
     def _find_fresh(
         self, seen: _Seen, flows: Sequence[OpenFlow], *, filled: bool
     ) -> tuple[list[Entry], dict[str, int]]:
-        """What the table lacks, oldest first, and how far each of the flows is in it with that."""
+        """The entries that the table lacks, oldest first, and by flow key the number of the last of them."""
         had: dict[str, int] = {}
 
         def count(flow: str) -> int:
@@ -173,16 +175,17 @@ class ShownTable:
         return fresh, {flow_key(seen.pipeline, entry["flow"]): entry["n"] for entry in fresh}
 
     def _is_same(self, old: Sequence[Row], rows: Sequence[Row]) -> bool:
+        """Whether the rows are equal, apart from their numbers."""
         without: Row = {self.shown.number: None} if self.shown.number else {}
         return [row | without for row in old] == [row | without for row in rows]
 
     def _is_stale(self, seen: _Seen, one: OpenFlow, old: Sequence[Row], latest: int) -> bool:
-        """Whether another runner has shown more of the flow since this was loaded."""
+        """Whether `one` is out of date: another runner has shown more of the flow since it was loaded."""
         at = moment(one.updated_at)
         assert at is not None
         if any(row[self.shown.since] > at for row in old):
             return True
-        # Asked only if need be: a flow's count is looked up in a table's log.
+        # The counter comes last: it may have to be looked up in the table's log.
         return _microseconds(at) < latest and one.numbers[self.shown.log] < self.table.counter(
             seen.snapshot, flow_key(seen.pipeline, one.flow)
         )
@@ -198,13 +201,14 @@ class ShownTable:
         ended: list[Row],
         counters: Mapping[str, int],
     ) -> bool:
-        """Add what has ended, and put `current` in the place of what was open of the `changed` flows."""
+        """Commit the rows that have ended, and `current` in place of the open rows of the `changed` flows.
+        False if another commit came between."""
         shown, snapshot, pipeline = self.shown, seen.snapshot, seen.pipeline
         number = self._count(seen, current + ended)
         replaced = find_replaced(seen.rows, changed, flow=shown.flow_of) if changed else []
         before = [row for path in replaced for row in seen.rows[path]]
         stay = [row for row in before if shown.is_open(row) and shown.flow_of(row) not in changed]
-        # A file of another writer (Spark's, after OPTIMIZE) may hold both.
+        # A file of another writer (Spark, by OPTIMIZE) may hold open rows and ended ones.
         ended = ended + [row for row in before if not shown.is_open(row)]
         shares = list(share_out(current, stay, flow=shown.flow_of))
         add = [new_file(pipeline, _OPEN, shown.columns, rows) for rows in shares]
@@ -220,7 +224,8 @@ class ShownTable:
         return won
 
     def _count(self, seen: _Seen, rows: Sequence[Row]) -> int:
-        """Number rows, oldest first; one that is open already keeps its number. The last that was given."""
+        """Write numbers into the rows, oldest first; a row that is open already keeps its number. Returns the
+        last number that was given."""
         shown, name = self.shown, self.shown.number
         if name is None:
             return 0
@@ -234,7 +239,7 @@ class ShownTable:
     def _merge(
         self, snapshot: LedgerSnapshot, pipeline: str, ended: Sequence[Row]
     ) -> tuple[list[NewFile], list[LedgerFile]]:
-        """Files for what has ended, and those that they replace: many small ones become one."""
+        """New files for the rows that have ended, and the small files that are merged into them."""
         merged = worth_merging([file for file in snapshot.of(pipeline) if kind_of(file) == _LOG])
         rows = [row for file in merged for row in decode(self.shown.columns, self.table.get(file))]
         rows += ended
@@ -251,8 +256,8 @@ def _is_before(shown: Shown, row: Row, limit: datetime) -> bool:
     return row[shown.ended] is not None and bool(row[shown.ended] < limit)
 
 
-def _plain(part: Any) -> Any:
-    """Moments as the ledger's records have them: in UTC, without a zone."""
+def _drop_zone(part: Any) -> Any:
+    """The value; a time without its zone, as the ledger's records have times: in UTC."""
     return part.replace(tzinfo=None) if isinstance(part, datetime) else part
 
 

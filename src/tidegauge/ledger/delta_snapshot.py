@@ -20,15 +20,16 @@ def partition_of(columns: Mapping[str, str]) -> str:
 @dataclass(frozen=True)
 class LedgerFile:
     path: str
-    """As the log names it. Ours are the same on disk; another writer's may be percent-encoded here."""
+    """The path as the log has it; another writer's may be percent-encoded."""
     pipeline: str
     rows: int
     bytes: int
     latest: datetime | None
-    """The highest `at` inside, where statistics tell it."""
+    """The latest `at` of its rows; None where the statistics do not say."""
 
     @property
     def place(self) -> str:
+        """The path on disk, below the table's folder."""
         return unquote(self.path)
 
     def to_log(self, partition: str) -> dict[str, Any]:
@@ -37,21 +38,21 @@ class LedgerFile:
 
 @dataclass(frozen=True)
 class LedgerSnapshot:
-    """Never changes."""
+    """A table's files at one version; immutable."""
 
     version: int
     files: Mapping[str, LedgerFile]
     counters: Mapping[str, int]
     """Application transactions since the table was opened; `LedgerTable.counter` knows the earlier ones."""
     seen: float = field(compare=False)
-    """When it was the newest, by a clock that nobody can set."""
+    """When this was the newest version, in seconds of a clock that nobody can set."""
 
     def of(self, pipeline: str) -> list[LedgerFile]:
         return [file for file in self.files.values() if file.pipeline == pipeline]
 
 
 def apply_commits(snapshot: LedgerSnapshot, commits: Sequence[Commit], seen: float) -> LedgerSnapshot | None:
-    """The snapshot that these commits lead to; None if one of them changes what the table is."""
+    """The snapshot after these commits; None if one of them changes the table's metadata or protocol."""
     files, counters = dict(snapshot.files), dict(snapshot.counters)
     for commit in commits:
         if commit.facts:

@@ -1,8 +1,8 @@
 """A document store in Delta tables: a folder with `watermarks`, `plans`, `runs`, `history`, and with tables
 that are only for people.
 
-People may query `watermarks`, too. A save is one commit of it, on exactly the version that was loaded; if
-anybody has committed since, whatever it was, the save is refused.
+People may query `watermarks`, too. A save is one commit to `watermarks`, on exactly the version that was
+loaded; if anybody has committed anything to it since, the save is refused.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ from tidegauge.storage.probe import prove
 from tidegauge.storage.store import open_store
 
 _KEEP = timedelta(days=7)
+"""The age up to which unused data files are kept."""
 _IDS = "tidegauge-watermark-id"
 _CURRENT, _ENDED = "current", "ended"
 _KNOWN = 50_000
+"""From so many files on, the cache of their rows is emptied."""
 _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f]")
 
 
@@ -49,7 +51,7 @@ _MISREAD = re.compile(r"%[0-9a-fA-F]{2}|[\\\x00-\x1f]")
 class _Seen:
     snapshot: LedgerSnapshot
     rows: Mapping[str, Sequence[Row]]
-    """By path: every file of the pipeline that can hold a flow's newest row."""
+    """By path, the rows of every file of the pipeline that can hold a flow's newest row."""
 
 
 class DeltaDocumentStore:
@@ -71,7 +73,8 @@ class DeltaDocumentStore:
 
     @classmethod
     def open(cls, lake: Lake, *, shown: str, create: bool) -> DeltaDocumentStore | None:
-        """The store at a local folder or `s3a://` path, made if `create` says so; else None if there is none.
+        """The store at a local folder or `s3a://` path. One that does not exist is made with `create`, and
+        None without it.
 
         Raises ConfigError for a path that delta-rs does not take, LedgerUnreachable, LedgerVersion for a
         ledger that newer code made, LedgerError for a store that lets two writers win or for tables that are
@@ -109,7 +112,7 @@ class DeltaDocumentStore:
 
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
         snapshot = self._watermarks.newest()
-        rows = self._rows([file for file in snapshot.of(pipeline) if kind_of(file) != _ENDED])
+        rows = self._read_rows([file for file in snapshot.of(pipeline) if kind_of(file) != _ENDED])
         wanted = None if flows is None else set(flows)
         stored_flows = {
             row["flow"]: stored_flow_of(pipeline, row)
@@ -130,7 +133,7 @@ class DeltaDocumentStore:
         stay, ended_before = _rows_that_stay(seen, replaced, changed)
         ended += ended_before
         merged = self._find_worth_merging(snapshot, pipeline) if ended else []
-        ended += [row for rows in self._rows(merged).values() for row in rows]
+        ended += [row for rows in self._read_rows(merged).values() for row in rows]
         shares = list(share_out(current, stay, flow=_flow))
         add = [new_file(pipeline, _CURRENT, WATERMARKS, rows) for rows in shares]
         over = [new_file(pipeline, _ENDED, WATERMARKS, ended)] if ended else []
@@ -163,7 +166,7 @@ class DeltaDocumentStore:
                 row["updated_at"].replace(tzinfo=None),
                 row["ledger"] is not None,
             )
-            for path, rows in self._rows(list(files.values())).items()
+            for path, rows in self._read_rows(list(files.values())).items()
             for row in rows
         ]
 
@@ -179,7 +182,8 @@ class DeltaDocumentStore:
         return self._logs[log].read(pipeline, flow, kinds, limit)
 
     def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
-        """With the plans that ended go the rows of `watermarks` that showed them; old files go with both."""
+        """See DocumentStore.prune. Also removes what the tables for people show of the entries (of plans, the
+        ended rows of `watermarks` too), and old data files that no table uses."""
         count = self._logs[log].prune(pipeline, before, keep)
         self._logs[log].table.tidy(_KEEP)
         for shown in (one for one in self._shown if one.shown.log == log):
@@ -191,12 +195,12 @@ class DeltaDocumentStore:
         return count
 
     def tidy(self, older_than: timedelta = _KEEP) -> int:
-        """Remove files that hold nothing any more and have not for that long; say how many."""
+        """Delete data files that no table uses and that are older than that. Returns how many."""
         return sum(table.tidy(older_than) for table in self._tables)
 
     @property
     def _tables(self) -> list[LedgerTable]:
-        """Last the one by which a ledger is recognised."""
+        """All tables. `watermarks` is made last, because a folder that has it counts as a ledger."""
         logs = [log.table for log in self._logs.values()]
         return [*logs, *(shown.table for shown in self._shown), self._watermarks]
 
@@ -218,7 +222,7 @@ class DeltaDocumentStore:
         def attempt() -> bool:
             snapshot = self._watermarks.newest()
             files = [file for file in snapshot.of(pipeline) if kind_of(file) == _ENDED]
-            rows = self._rows(files)
+            rows = self._read_rows(files)
             gone = [file for file in files if any(row["updated_at"] < limit for row in rows[file.path])]
             keep = [row for file in gone for row in rows[file.path] if not row["updated_at"] < limit]
             add = [new_file(pipeline, _ENDED, WATERMARKS, keep)] if keep else []
@@ -226,8 +230,9 @@ class DeltaDocumentStore:
 
         until(self._watermarks.shown, attempt)
 
-    def _rows(self, files: Sequence[LedgerFile]) -> dict[str, Sequence[Row]]:
-        """Of files of `watermarks`. A file never changes, so it is read once."""
+    def _read_rows(self, files: Sequence[LedgerFile]) -> dict[str, Sequence[Row]]:
+        """The rows of files of `watermarks`, by path. A file never changes, so those that can hold a flow's
+        newest row are read once."""
         with self._lock:
             found = {file.path: self._known[file.path] for file in files if file.path in self._known}
         missing = [file for file in files if file.path not in found]
@@ -243,7 +248,7 @@ class DeltaDocumentStore:
 def _make_rows(
     seen: _Seen, stored_flows: Iterable[StoredFlow], number: int
 ) -> tuple[list[Row], list[Row], int]:
-    """The newest row of each flow, the rows that end with this save, and the highest number that is given."""
+    """The newest row of each flow, the rows that end with this save, and the last record number in use."""
     newest = {row["flow"]: row for rows in seen.rows.values() for row in rows if row["ledger"] is not None}
     current: list[Row] = []
     ended: list[Row] = []
@@ -256,7 +261,7 @@ def _make_rows(
 
 
 def _rows_that_stay(seen: _Seen, replaced: Sequence[str], changed: set[str]) -> tuple[list[Row], list[Row]]:
-    """Of files that are written anew: newest rows of other flows, and rows that ended earlier."""
+    """What stays of the files that are written again: newest rows of other flows, and rows that ended."""
     rows = [row for path in replaced for row in seen.rows[path]]
     ended = [row for row in rows if row["ledger"] is None]
     return [row for row in rows if row["ledger"] is not None and row["flow"] not in changed], ended

@@ -1,7 +1,8 @@
 """One Delta table that only Tidegauge writes: its files at a version, and commits on exactly that version.
 
-delta-rs opens the table and makes checkpoints. A commit is one file of the log, put where no file is: of many
-writers exactly one wins, and it is durable when it is seen, which delta-rs does not promise on a local disk.
+delta-rs opens the table and makes checkpoints. Commits are written without it: each is one file of the log,
+put-if-absent, so that of many writers exactly one wins, and durable as soon as it can be seen, which delta-rs
+does not promise on a local disk.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _READER, _WRITER = 1, 2
 _CHECKPOINT_EVERY = 50
 _CLEAN_EVERY = 500
 _FRESH_SECONDS = 3600.0
-"""How long a version can be built upon. The log keeps its commits for days, so the next one cannot have been
-cleaned away in the meantime and be written a second time."""
+"""How long a loaded version may be committed on. The log keeps its commits for days, so in that time nobody
+can have written the next version and cleaned it away, and it cannot be written twice."""
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 7 days",
@@ -47,20 +48,20 @@ class LedgerTable:
         self._clock = clock
         self.name = name
         self.columns = columns
-        """Nullable, by name and type."""
+        """The type of each column, by name. All are nullable."""
         self._partition = partition_of(columns)
         self._lock = threading.Lock()
-        self._base: Any = None
+        self._delta_table: Any = None
         self._newest: LedgerSnapshot | None = None
         self.shown = f"{lake.path}/{name}"
 
     def exists(self) -> bool:
-        """Whether there is a log; what it says is not asked."""
+        """Whether the table has a log. The log is not read."""
         with translate_storage_error(self.shown):
             return next(iter(self._store.list(f"{self.name}/{LOG}")), None) is not None
 
     def create(self) -> None:
-        """Make the table, unless it is there."""
+        """Make the table, unless it exists."""
         now = self._milliseconds()
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}}
@@ -79,20 +80,20 @@ class LedgerTable:
         self._put(0, [commit_info(now, "CREATE TABLE"), {"protocol": protocol}, {"metaData": metadata}])
 
     def newest(self) -> LedgerSnapshot:
-        """The table as it is now: what is new in the log, read commit by commit."""
+        """The table as it is now. Reads the commits that are new since the last call, one by one."""
         with self._lock:
             found = self._newest
             if found is None or steady() - found.seen > _FRESH_SECONDS:
                 found = self._open()
-            self._newest = self._follow(found)
+            self._newest = self._catch_up(found)
             return self._newest
 
     def counter(self, snapshot: LedgerSnapshot, name: str) -> int:
         """The version of an application's last transaction, 0 before the first."""
         if name in snapshot.counters:
             return snapshot.counters[name]
-        with self._lock, self._reading():
-            return int(self._base.transaction_version(name) or 0)
+        with self._lock, self._translate_errors():
+            return int(self._delta_table.transaction_version(name) or 0)
 
     def get(self, file: LedgerFile) -> bytes:
         with translate_storage_error(self.shown):
@@ -105,7 +106,7 @@ class LedgerTable:
         return body
 
     def put(self, file: LedgerFile, body: bytes) -> None:
-        """A data file, under a name of its own; nobody sees it before a commit names it."""
+        """Write a data file under a new name. Nobody sees its rows before a commit adds it."""
         with translate_storage_error(self.shown):
             if not self._store.put_if_absent(f"{self.name}/{file.place}", body) and self.get(file) != body:
                 raise LedgerError(f"{file.place} is there already in {self.shown}", retryable=True)
@@ -123,7 +124,7 @@ class LedgerTable:
     ) -> bool:
         """Add files, each with its statistics, and remove others, on exactly this version.
 
-        False once anybody else has committed. An error proves nothing.
+        False once anybody else has committed. After an error nobody knows whether the commit is there.
         """
         if steady() - on.seen > _FRESH_SECONDS:
             return False
@@ -143,7 +144,8 @@ class LedgerTable:
         return won
 
     def tidy(self, older_than: timedelta) -> int:
-        """Remove data files that no row is in any more, and log files that no reader needs; say how many."""
+        """Delete data files that the table does not use and that are older than `older_than`, and log files
+        that no reader needs. Returns the number of data files."""
         used = {file.place for file in self.newest().files.values()}
         with translate_storage_error(self.shown):
             limit = self._clock.now() - older_than
@@ -155,18 +157,18 @@ class LedgerTable:
                 and entry.modified < limit
             ]
         self.drop(gone)
-        with self._reading():
-            self._handle().cleanup_metadata()
+        with self._translate_errors():
+            self._open_table().cleanup_metadata()
         return len(gone)
 
     def _open(self) -> LedgerSnapshot:
         import pyarrow as pa
 
         seen = steady()
-        with self._reading():
-            self._base = self._handle()
-            self._check()
-            columns = pa.table(self._base.get_add_actions(flatten=True)).to_pydict()
+        with self._translate_errors():
+            self._delta_table = self._open_table()
+            self._check_table()
+            columns = pa.table(self._delta_table.get_add_actions(flatten=True)).to_pydict()
         count = len(columns["path"])
         partitions = columns.get(f"partition.{self._partition}") or [""] * count
         latest = columns.get("max.at") or [None] * count
@@ -181,10 +183,10 @@ class LedgerTable:
                 strict=True,
             )
         }
-        return LedgerSnapshot(self._base.version(), files, {}, seen)
+        return LedgerSnapshot(self._delta_table.version(), files, {}, seen)
 
-    def _follow(self, snapshot: LedgerSnapshot) -> LedgerSnapshot:
-        """Apply every commit that came after. No listing: the log's names are numbers without gaps."""
+    def _catch_up(self, snapshot: LedgerSnapshot) -> LedgerSnapshot:
+        """Apply every commit after the snapshot. Nothing is listed: commits are numbered without gaps."""
         commits: list[Commit] = []
         while True:
             seen = steady()
@@ -196,7 +198,7 @@ class LedgerTable:
             commits.append(self._parse(version, body))
         if not commits:
             return replace(snapshot, seen=seen)
-        return apply_commits(snapshot, commits, seen) or self._follow(self._open())
+        return apply_commits(snapshot, commits, seen) or self._catch_up(self._open())
 
     def _parse(self, version: int, body: bytes) -> Commit:
         try:
@@ -207,36 +209,39 @@ class LedgerTable:
                 hint="restore the file from a copy; nothing is written before it can be read",
             ) from error
 
-    def _check(self) -> None:
-        protocol = self._base.protocol()
+    def _check_table(self) -> None:
+        protocol = self._delta_table.protocol()
         if feature := catalogue_feature(
             [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
         ):
-            raise _elsewhere(self.shown, feature)
+            raise _catalogue_error(self.shown, feature)
         if protocol.min_reader_version > _READER or protocol.min_writer_version > _WRITER:
-            raise _too_new(
+            raise _newer_code_error(
                 self.shown,
                 f"protocol {protocol.min_reader_version}/{protocol.min_writer_version},"
                 f" where {_READER}/{_WRITER} is known",
             )
-        made = self._base.metadata().configuration.get("tidegauge.ledger")
+        made = self._delta_table.metadata().configuration.get("tidegauge.ledger")
         if made is None:
             raise LedgerError(
                 f"{self.shown} is a Delta table, but none that Tidegauge made",
                 hint="choose another folder for the ledger",
             )
         if made != _CONFIGURATION["tidegauge.ledger"]:
-            raise _too_new(self.shown, f"layout {made}, where {_CONFIGURATION['tidegauge.ledger']} is known")
+            raise _newer_code_error(
+                self.shown, f"layout {made}, where {_CONFIGURATION['tidegauge.ledger']} is known"
+            )
 
-    def _features(self) -> Iterable[str]:
-        """By the log itself, for a table that delta-rs does not open; none where it is damaged too."""
+    def _read_features(self) -> Iterable[str]:
+        """The table's features, read from the log because delta-rs cannot open the table; none where the log
+        is damaged too."""
         with translate_storage_error(self.shown), suppress(OSError, ValueError, KeyError, TypeError):
             log = ListedLog(self._lake)
             state = None if log.latest is None else log.state(log.latest)
             return state.features if state else ()
         return ()
 
-    def _handle(self) -> Any:
+    def _open_table(self) -> Any:
         return library().DeltaTable(address(self._lake), storage_options=options(self._lake))
 
     def _put(self, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
@@ -244,10 +249,11 @@ class LedgerTable:
             return put_commit(self._store, version, actions, self.name)
 
     def _checkpoint(self, version: int) -> None:
-        """The commit stands whatever becomes of this, and the next round makes up for it."""
+        """Write a checkpoint. Errors are ignored: the commit is there, and the next checkpoint makes up for
+        this one."""
         try:
-            with self._reading():
-                handle = self._handle()
+            with self._translate_errors():
+                handle = self._open_table()
                 handle.create_checkpoint()
                 if version % _CLEAN_EVERY == 0:
                     handle.cleanup_metadata()
@@ -258,11 +264,13 @@ class LedgerTable:
             return
 
     def _milliseconds(self) -> int:
+        """The store's time in milliseconds since 1970."""
         with translate_storage_error(self.shown):
             return int(self._clock.now().timestamp() * 1000)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate errors of delta-rs into the ledger's errors."""
         exceptions = library().exceptions
         try:
             yield
@@ -270,10 +278,10 @@ class LedgerTable:
             raise
         except exceptions.DeltaError as error:
             text = one_line(error)
-            if feature := catalogue_feature(self._features()):
-                raise _elsewhere(self.shown, feature) from error
+            if feature := catalogue_feature(self._read_features()):
+                raise _catalogue_error(self.shown, feature) from error
             if "Unsupported" in text or isinstance(error, exceptions.DeltaProtocolError):
-                raise _too_new(self.shown, text) from error
+                raise _newer_code_error(self.shown, text) from error
             raise LedgerError(
                 f"the ledger's table {self.shown} cannot be read: {text}",
                 hint="a file of its _delta_log is damaged or missing; restore it from a copy",
@@ -294,14 +302,14 @@ class LedgerTable:
             ) from error
 
 
-def _too_new(shown: str, what: str) -> LedgerVersion:
+def _newer_code_error(shown: str, what: str) -> LedgerVersion:
     return LedgerVersion(
         f"the ledger's table {shown} was made or changed by newer code ({what})",
         hint="update tidegauge and deltalake; if a table feature was switched on by hand, drop it again",
     )
 
 
-def _elsewhere(shown: str, feature: str) -> LedgerError:
+def _catalogue_error(shown: str, feature: str) -> LedgerError:
     return LedgerError(
         f"the ledger's table {shown} is committed to through a catalogue ({feature}), and a ledger decides by"
         " its own log alone",

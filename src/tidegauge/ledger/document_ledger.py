@@ -34,14 +34,17 @@ _PATIENCE = 30.0
 """Seconds to go on trying. A lost race means that somebody else won it, so nobody loses for that long by
 chance."""
 _PAUSE = 0.05
+"""The longest pause between two tries, in seconds."""
 _SKEW = timedelta(seconds=5)
 _MANY = 64
-"""With so many entries pending in a flow's document they are moved to the logs before the run has ended."""
+"""From so many pending entries on, a flow's entries are moved to the logs before its run has ended."""
 
 
 _STANDING = ("runs", "plans")
-"""What people are shown as it begins and ends; the history follows when it is moved to its log."""
+"""The logs whose tables for people are updated whenever something begins or ends. The history's table follows
+when entries are moved to its log."""
 _KNOWN = 50_000
+"""How many flows are remembered as shown."""
 
 
 class DocumentLedger(DocumentReader, BaseLedger):
@@ -66,8 +69,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
         return {draft.flow: answer[draft.flow] for draft in drafts if draft.flow in answer}
 
     def restore(self, backups: Sequence[FlowBackup], *, owner: Owner, reason: str) -> None:
-        """Take over flows that this ledger does not know. Raises WrongState for one it knows, before anything
-        is taken over. If the process dies on the way, the next import passes over what is there."""
+        """Import flows that this ledger does not know. Raises WrongState, before anything is written, for a
+        flow that it has in another state. After a crash the next import skips the flows that are there."""
         known = {
             (state.pipeline, state.flow): state
             for pipeline in {backup.name[0] for backup in backups}
@@ -98,15 +101,15 @@ class DocumentLedger(DocumentReader, BaseLedger):
         flow: str,
         rule: Rule,
         *,
-        plan: Plan | None = None,  # noqa: ARG002 - it is in the document
-        marks: bool = True,  # noqa: ARG002 - so are they
-        run: bool = True,  # noqa: ARG002 - and so is it
+        plan: Plan | None = None,  # noqa: ARG002 - the document has the plan
+        marks: bool = True,  # noqa: ARG002 - the document has the watermarks
+        run: bool = True,  # noqa: ARG002 - the document has the attempt
         register: bool = True,
     ) -> FlowState:
         for _ in self._tries():
             loaded, read_at = self._documents.load(pipeline, [flow]), self._documents.now()
-            document = _document(loaded, flow, read_at)
-            now = _not_before(document, read_at)
+            document = _find_or_make_document(loaded, flow, read_at)
+            now = _choose_change_time(document, read_at)
             change = rule(document.flow_state, now)
             if change is None:
                 return document.flow_state
@@ -146,7 +149,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
         return _name_plan(super()._plan_id(draft), draft)
 
     def _save(self, loaded: LoadedDocuments, stored_flow: StoredFlow) -> bool:
-        """False when another writer came between."""
+        """Save one flow; False when another writer came between."""
         try:
             self._documents.save(loaded, [stored_flow])
         except WriterCameBetween:
@@ -173,7 +176,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
     def _move(self, pipeline: str, flows: Sequence[str]) -> None:
         """Append the flows' pending entries to the logs, and only then drop them from their documents.
 
-        The change itself is saved, so a store that fails here fails nobody: the next one repeats the move.
+        The changes themselves are saved already, so errors are ignored here: the next move repeats this one.
         """
         if not flows:
             return
@@ -194,8 +197,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
         self, pipeline: str, flow_documents: Sequence[FlowDocument], *, logs: Sequence[str] = _STANDING
     ) -> None:
         """Bring the store's tables for people up to date with these documents, where that is due: at the
-        beginning and the end of plans and runs, and not with each batch. A failure fails nobody: the flow's
-        next change makes up for it."""
+        beginning and the end of plans and runs, and not with each batch. Errors are ignored: the flow's next
+        change makes up for them."""
         due = [
             one for one in flow_documents if logs == LOGS or self._shown.get(name_of(one)) != standing_of(one)
         ]
@@ -210,6 +213,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
             self._shown |= {name_of(one): standing_of(one) for one in due}
 
     def _tries(self) -> Iterable[int]:
+        """Yield a number for each try, with pauses between; raise LedgerUnreachable after `_PATIENCE`."""
         end = time.monotonic() + _PATIENCE
         number = 0
         while time.monotonic() < end:
@@ -223,8 +227,8 @@ class DocumentLedger(DocumentReader, BaseLedger):
 
 
 class _PlanRule:
-    """Plans flows one by one. What a document is saved as is not kept, so that of a thousand flows only what
-    is asked for later is in memory at once."""
+    """Plans flows one by one. The documents are kept, but not their JSON, so that a thousand flows take
+    little memory."""
 
     def __init__(self, loaded: LoadedDocuments, read_at: datetime, owner: Owner, run_id: str) -> None:
         self._loaded = loaded
@@ -239,8 +243,8 @@ class _PlanRule:
 
     def apply(self, drafts: Mapping[str, Draft]) -> Iterator[StoredFlow]:
         for number, (flow, draft) in enumerate(drafts.items()):
-            document = _document(self._loaded, flow, self._read_at)
-            now = _not_before(document, self._read_at)
+            document = _find_or_make_document(self._loaded, flow, self._read_at)
+            now = _choose_change_time(document, self._read_at)
             change, plan = plan_rules.plan(
                 document.flow_state,
                 draft,
@@ -261,12 +265,12 @@ def _name_plan(token: str, draft: Draft) -> str:
     return token + mark_of(draft.pipeline, draft.flow)
 
 
-def _document(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument:
+def _find_or_make_document(loaded: LoadedDocuments, flow: str, now: datetime) -> FlowDocument:
     stored_flow = loaded.stored_flows.get(flow)
     return new_document(loaded.pipeline, flow, now) if stored_flow is None else document_of(stored_flow)
 
 
-def _not_before(document: FlowDocument, now: datetime) -> datetime:
+def _choose_change_time(document: FlowDocument, now: datetime) -> datetime:
     """A time that is not before the flow's last change, so that its history stays in order.
 
     Each process knows the clock of S3 only to a second or two, and always a little early; so the later of two

@@ -187,7 +187,7 @@ class DocumentReader:
         return give_numbers(records, self.table_rows("runs")) if records else []
 
     def _ended_plans(self, pipelines: Sequence[str], documents: Sequence[FlowDocument]) -> list[Entry]:
-        """Oldest first."""
+        """The log entries of all plans that have ended, oldest first."""
         waiting = [entry for document in documents for entry in document.pending.get("plans", ())]
         moved = [entry for name in pipelines for entry in self._documents.read("plans", name)]
         return sort_newest_first([*moved, *waiting])[::-1]
@@ -203,5 +203,5 @@ class DocumentReader:
 
 
 def mark_of(pipeline: str, flow: str) -> str:
-    """The end of the names of a flow's plans, so that they are found without reading every flow's past."""
+    """The suffix of the ids of a flow's plans, so that `find_plan` need not read every flow's past."""
     return f"-{flow_key(pipeline, flow)[:8]}"

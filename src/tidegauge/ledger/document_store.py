@@ -1,6 +1,6 @@
-"""What a ledger of documents needs of the place that keeps them: JSON files or Delta tables.
+"""What a ledger of documents needs of its store: JSON files or Delta tables.
 
-`document_ledger.py` has the protocol; a store of documents only keeps flows by compare-and-set, and appends
+`document_ledger.py` has the protocol; a store of documents only saves flows by compare-and-set, and appends
 to logs.
 """
 
@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import Any, Protocol
 
 LOGS = ("history", "runs", "plans")
-"""What happened, the attempts that ended, and the plans that ended."""
+"""The logs: what happened, the attempts that ended, and the plans that ended."""
 
 
 class WriterCameBetween(Exception):
-    """Another writer came between; load again.
+    """Another writer has changed something since it was loaded; load again.
 
-    `saved` names the flows of this save that were kept all the same. Only a store that keeps each flow by
-    itself ever has any.
+    `saved` names the flows of this save that were kept nevertheless. It is empty for a store that saves all
+    flows in one commit.
     """
 
     def __init__(self, saved: frozenset[str] = frozenset()) -> None:
@@ -35,11 +35,11 @@ class StoredFlow:
     flow: str
     body: Mapping[str, Any]
     """Plain JSON values: all that the protocol knows, and the log entries that are not in the logs yet.
-    A store never looks inside, but for `loaded`, the newest files that the flow has taken from a lake, which
-    are too many to stand in the row as well."""
+    A store reads only `loaded` from it: the newest files that the flow has taken from a lake, which are too
+    many for the row."""
     row: Mapping[str, Any]
-    """The same for people, as ROW lists it. A store shows it under the names of its own documents and never
-    reads it back for the protocol."""
+    """A summary for people, with the keys of ROW. A store shows it under its own field names, and never reads
+    it back for the protocol."""
 
 
 ROW = {
@@ -76,17 +76,17 @@ ROW = {
 
 @dataclass(frozen=True)
 class LoadedDocuments:
-    """What `load` saw, and what `save` compares with."""
+    """The flows that `load` found, and the versions that `save` compares with."""
 
     pipeline: str
     stored_flows: Mapping[str, StoredFlow]
     """By flow; one that the ledger does not know has no entry."""
     token: Any = field(repr=False)
-    """The store's own: the version of everything that was asked for, also of what was not there."""
+    """For the store alone: the version of everything that was asked for, also of what did not exist."""
 
 
 Entry = Mapping[str, Any]
-"""A line of a log, in plain JSON values. Every one has
+"""A line of a log, in plain JSON values. Every entry has
 
 - `id`: text, different from that of every other entry of the log;
 - `pipeline`, `flow`: text;
@@ -95,37 +95,38 @@ Entry = Mapping[str, Any]
 - `at`: text, a moment as in ROW;
 - `kind`: text: the event for history, the state for runs and plans.
 
-The rest is the writer's own, and comes back as it was."""
+All other keys are the writer's, and come back unchanged."""
 
 
 @dataclass(frozen=True)
 class OpenFlow:
-    """What people are shown of a flow besides its document, in the words of the logs."""
+    """What the tables for people need of a flow, in the form of log entries."""
 
     flow: str
     created_at: str
     updated_at: str
     numbers: Mapping[str, int]
-    """The last entry of each log."""
+    """By log: the number `n` of the flow's last entry."""
     pending: Mapping[str, Sequence[Entry]]
-    """Entries that a log may not have yet, in their order."""
+    """By log: entries that it may not have yet, in their order."""
     open: Mapping[str, Entry]
-    """By log: what will be an entry of it once it has ended. It has no `id` and no `n` yet."""
+    """By log: what becomes an entry once it has ended. It has no `id` and no `n` yet."""
 
 
 @dataclass(frozen=True)
 class GivenNumbers:
-    """What a table for people has numbered so far."""
+    """The numbers that a table for people has given its rows so far."""
 
     by_key: Mapping[tuple[Any, ...], Sequence[int]] = field(default_factory=dict)
-    """In their order. A run's key is its pipeline, its flow and when it began; an event's goes on with what
-    happened, and to which input."""
+    """By key, the numbers of its rows in their order. A run's key is its pipeline, flow and start; an event's
+    is its pipeline, flow, time, event and input."""
     last: int = 0
+    """The last number that was given; 0 before the first."""
 
 
 @dataclass(frozen=True)
 class NumberedRecord:
-    """A window of a flow, from READY to its end, as a table for people numbers it."""
+    """One window of a flow, from READY to its end, with the number that people see."""
 
     pipeline: str
     flow: str
@@ -134,12 +135,12 @@ class NumberedRecord:
     updated_at: datetime
     """In UTC without a zone."""
     newest: bool
-    """Not ended yet."""
+    """Whether this is the flow's current record, which has not ended."""
 
 
 class DocumentStore(Protocol):
-    """Safe to share between threads. Raises LedgerUnreachable when an answer cannot be known, LedgerError for
-    a place that is damaged, LedgerVersion for one that newer code made."""
+    """Keeps flows and logs. Safe to share between threads. Raises LedgerUnreachable when the store's answer
+    cannot be known, LedgerError for a damaged store, LedgerVersion for one that newer code made."""
 
     @property
     def shown(self) -> str:
@@ -152,35 +153,36 @@ class DocumentStore(Protocol):
         """Every pipeline that has a flow, in name order."""
 
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
-        """These flows, or all that the pipeline has."""
+        """Load these flows, or all of the pipeline's."""
 
     def save(self, loaded: LoadedDocuments, stored_flows: Iterable[StoredFlow]) -> None:
-        """Keep the flows, durably, each only if nobody has changed it since `load`. They are taken once, one
-        by one, before any of them is kept.
+        """Save the flows durably, each only if nobody has changed it since `load`. `stored_flows` is iterated
+        once, to its end, before anything is saved.
 
-        Every one is a flow that `load` was asked for. Returns when all are kept; raises
-        WriterCameBetween when another writer did, and then either none is kept or its `saved` names
-        those that are. Any other error proves nothing: load again and look.
+        Each must be a flow that `load` was asked for. Raises WriterCameBetween when another writer was first;
+        then nothing is saved but the flows in its `saved`. After any other error nobody knows what was saved:
+        load again and look.
         """
 
     def append(self, log: str, entries: Sequence[Entry]) -> None:
-        """Keep the entries in a log, of any flows, durably. Those that are in it already are left alone, so
-        that a call may be repeated with the same entries and more. For each flow they come in the order of
-        `n` and leave no gap after what the log has."""
+        """Append entries of any flows to a log, durably. Entries that the log has already are skipped, so
+        that a call may be repeated with the same entries and more. Each flow's entries must be in the order
+        of `n`, with no gap after the log's last one."""
 
     def show(
         self, pipeline: str, flows: Sequence[OpenFlow], logs: Sequence[str], *, whole: bool = False
     ) -> bool:
-        """Bring tables for people up to date, where the store has any of these logs. They are written after
-        the documents and never read for the protocol, so a call that dies, or fails, is made up for by the
-        next one for the same flow. False if a table is new and has to be told of the `whole` pipeline."""
+        """Bring the tables for people that show these logs up to date, if the store has any. They are written
+        after the documents and the protocol never reads them, so the next call for the same flow makes up for
+        one that failed. False if a table has nothing of the pipeline yet: then it needs a call with all flows
+        of the pipeline and `whole`."""
 
     def numbers(self, log: str) -> GivenNumbers:
-        """The numbers that people are shown for what is in a log or open; none where the store has no table
-        of it."""
+        """The numbers that people see for a log's entries and for what is open; empty where the store has no
+        table for them."""
 
     def records(self) -> list[NumberedRecord]:
-        """Every record that has a number for people; none where the store gives no numbers."""
+        """Every record that has a number for people; empty where the store gives no numbers."""
 
     def read(
         self,
@@ -191,9 +193,9 @@ class DocumentStore(Protocol):
         kinds: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        """Newest first: by `at`, and within a flow by `n`."""
+        """A pipeline's entries, newest first: by `at`, and within a flow by `n`. `kinds`: only these."""
 
     def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
-        """Forget entries older than that, but not those with an id in `keep`, and say how many."""
+        """Remove entries older than `before`, but not those with an id in `keep`. Returns how many."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""A ledger of documents as the tables that a SQL ledger has, for whoever asks it in SQL."""
+"""The contents of a ledger of documents as rows of a SQL ledger's tables, for queries in SQL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def active_plan_rows(documents: Iterable[FlowDocument]) -> Iterator[TableRow]:
 
 
 def ended_plan_row(entry: Entry) -> TableRow:
-    """What the log keeps of a plan: nothing of its owner and fence."""
+    """A row of `plans` from a log entry, which has no owner and no fence."""
     return {
         "plan_id": entry["plan_id"],
         "flow_key": flow_key(entry["pipeline"], entry["flow"]),
@@ -61,7 +61,7 @@ def run_rows(runs: Iterable[RunRecord], given: GivenNumbers) -> list[TableRow]:
 
 
 def history_rows(events: Iterable[HistoryEvent], given: GivenNumbers) -> list[TableRow]:
-    """Of events that come newest first."""
+    """Rows of `history`, from events that are sorted newest first."""
     in_order = list(events)[::-1]
     in_order.sort(key=lambda event: event.at)
     keys = [(one.pipeline, one.flow, one.at, one.event, one.input) for one in in_order]
@@ -72,8 +72,7 @@ def history_rows(events: Iterable[HistoryEvent], given: GivenNumbers) -> list[Ta
 
 
 def _number(keys: Iterable[tuple[Any, ...]], given: GivenNumbers) -> Iterator[int]:
-    """The numbers that the store shows elsewhere; what it has not numbered yet comes after them, in this
-    order."""
+    """Yield a number for each key: the one that the store shows elsewhere, or else the next free one."""
     left = {key: list(numbers) for key, numbers in given.by_key.items()}
     last = given.last
     for key in keys:

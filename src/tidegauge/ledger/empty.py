@@ -1,4 +1,4 @@
-"""The ledger that has not been made yet."""
+"""The ledger at an address where none has been made yet."""
 
 from __future__ import annotations
 

@@ -19,24 +19,26 @@ class FlowDocument:
     created_at: datetime
     updated_at: datetime
     known: bool = False
-    """False while there is nothing but a note by a person: the ledger does not list the flow yet."""
+    """Whether the ledger lists the flow: not while its history has nothing but notes, and never `*`."""
     last: RunRecord | None = None
     """The newest run, ended or not."""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """The last entry of each log."""
+    """By log: the number `n` of the flow's last entry."""
     pending: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
-    """Entries of each log that it may not have yet, in their order."""
+    """By log: entries that it may not have yet, in their order."""
     pinned: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of each log, the entries that are not pruned: those of the last run's plan."""
+    """By log: the ids of entries that are never pruned, those of the last run's plan."""
     counted: Mapping[str, int] = field(default_factory=dict)
     """Rows of the active plan so far, by input, where they are known."""
 
     @property
     def waiting(self) -> int:
+        """How many log entries are pending."""
         return sum(len(entries) for entries in self.pending.values())
 
 
 def new_document(pipeline: str, flow: str, now: datetime) -> FlowDocument:
+    # Entries are numbered from the microsecond of creation; see document_store.Entry.
     first = int(now.replace(tzinfo=UTC).timestamp() * 1_000_000) - 1
     return FlowDocument(FlowState(pipeline, flow), now, now, numbers=dict.fromkeys(LOGS, first))
 
@@ -79,7 +81,7 @@ def apply_change(document: FlowDocument, change: StateChange, now: datetime, *, 
 
 
 def message_of(run: RunRecord | None, plan_id: str) -> str | None:
-    """Why the plan's last attempt failed."""
+    """Why the plan's last attempt failed; None if `run` is not that attempt, or has not failed."""
     if run is None or run.plan_id != plan_id or run.error is None:
         return None
     message = run.error.get("message")
@@ -104,13 +106,13 @@ def drop_moved(document: FlowDocument, moved: Mapping[str, int]) -> FlowDocument
 
 
 def _keep_pinned(document: FlowDocument, change: StateChange) -> dict[str, Sequence[str]]:
-    """A run of another plan, or of none, lets go of what was pinned for the plan before."""
+    """The pinned entries after a change: none if it has a run of another plan than before, or of no plan."""
     plan = document.last.plan_id if document.last else None
     goes_on = all(run.plan_id is not None and run.plan_id == plan for run in change.runs)
     return dict(document.pinned) if goes_on else {}
 
 
 def sort_newest_first(entries: Iterable[Entry]) -> list[Entry]:
-    """Without those that occur twice, as when they are in a log and still pending."""
+    """Sort entries, and drop duplicates: an entry can be in a log and still pending."""
     once = {entry["id"]: entry for entry in entries}
     return sorted(once.values(), key=lambda entry: (entry["at"], entry["n"]), reverse=True)

@@ -18,12 +18,12 @@ from tidegauge.model.ticks import TickBook
 from tidegauge.model.watermark import Tally
 
 NO_TALLY, NO_TICKS = Tally(), TickBook()
-"""Of most flows. Made once: a thousand flows are loaded at a time."""
+"""The values of most flows. Made once, because a thousand flows are loaded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """One input's watermark, and what the next plan has to remember of it."""
+    """One input's watermark, and what the next plan needs to know of the input."""
 
     input: str
     cursor: str
@@ -34,9 +34,9 @@ class InputState:
     pending: str | None
     source_id: str | None
     fingerprint: str | None
-    """Of the columns as they were in the last plan that this input completed."""
+    """Fingerprint of the columns, from the last plan that advanced this input."""
     stamp: str | None
-    """When the source committed what the position stands for, where the source says so."""
+    """When the source committed the position; None where the source does not say."""
     updated_at: datetime
 
 
@@ -49,9 +49,9 @@ class ActivePlan:
     """PLANNED, RUNNING or FAILED."""
     attempt: int
     begun: int | None
-    """The batch that was begun last."""
+    """Index of the batch that was begun last; None before the first."""
     completed: frozenset[str]
-    """Inputs of the present batch that are done before the others."""
+    """Inputs of the current batch that are done while others are not."""
     owner: Owner | None
     lease_until: datetime | None
     created_at: datetime
@@ -65,22 +65,22 @@ class FlowState:
     idle: State = State.READY
     """The state while no plan is active: READY, SUCCESS or SKIPPED."""
     fence: int = 0
-    """Only ever grows, from plan to plan."""
+    """Raised by every claim, override, forget and rebuild, and never lowered, not even by a new plan."""
     epoch: int = 0
     seq: int = 0
-    """The last batch committed in this epoch."""
+    """Sequence number of the last batch committed in this epoch; 0 before the first."""
     marks: Mapping[str, InputState] = field(default_factory=dict)
     active: ActivePlan | None = None
     run: RunRecord | None = None
-    """The active plan's present or last attempt."""
+    """The active plan's current or last attempt; None before the first."""
     override: Override | None = None
     undo: Undo | None = None
     tally: Tally = NO_TALLY
     tally_before: Tally | None = None
-    """What the last override replaced, for its undo."""
+    """The tally that the last override replaced; its undo brings it back."""
     suspended: Suspension | None = None
     ticks: TickBook = NO_TICKS
-    """Only ever of the flow `*`, which stands for the pipeline."""
+    """Set only on the flow `*`, which stands for the pipeline."""
 
     @property
     def state(self) -> State:
@@ -107,5 +107,5 @@ class StateChange:
     flow_state: FlowState
     events: tuple[HistoryEvent, ...] = ()
     runs: tuple[RunRecord, ...] = ()
-    """Each takes the place of the one with the same plan and attempt; where there is none, it is added."""
+    """Runs to save: each replaces the stored run with the same plan and attempt, or is added."""
     ended: tuple[EndedPlan, ...] = ()

@@ -1,4 +1,4 @@
-"""Renews the leases of the flows in hand while their batches run."""
+"""Renew the leases of claimed flows while their batches run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.model.protocols.ledger import LedgerWriter
 
 
 class Heartbeat:
-    """One thread for all claims of a run; each is renewed at a third of the lease."""
+    """One thread that renews all claims of a run, every third of the lease."""
 
     def __init__(self, ledger: LedgerWriter, lease: timedelta) -> None:
         self._ledger = ledger
@@ -33,6 +33,7 @@ class Heartbeat:
 
     @contextmanager
     def hold(self, claim: Claim) -> Iterator[None]:
+        """Renew this claim during the block."""
         with self._lock:
             self._held[id(claim)] = claim
         try:
@@ -42,7 +43,7 @@ class Heartbeat:
                 self._held.pop(id(claim), None)
 
     def beat(self) -> None:
-        """Renew everything in hand, once."""
+        """Renew every held claim once."""
         with self._lock:
             held = dict(self._held)
         for name, claim in held.items():

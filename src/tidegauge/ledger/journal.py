@@ -1,4 +1,4 @@
-"""Rows of the append-only history, and the texts in it: masked, and such that every store can hold them."""
+"""Rows of the append-only history, and its texts: masked, and cleaned so that every store can hold them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAILURES = ("failed", "refused")
 
 
 def kinds_of(events: Sequence[str] | None, *, failed: bool) -> Sequence[str] | None:
-    """The kinds that a reader of the history asks for; None: all of them."""
+    """The kinds of event that a query of the history asks for; None means all."""
     if not failed:
         return events
     return FAILURES if events is None else [kind for kind in FAILURES if kind in events]
@@ -52,12 +52,12 @@ def error_text(error: dict[str, Any] | None) -> str | None:
 
 
 def mask_error(error: dict[str, Any] | None) -> dict[str, Any] | None:
-    # Before it becomes JSON, where a secret with a quote in it looks different.
+    # Masked before it becomes JSON, where a secret that contains a quote would look different.
     return None if error is None else {key: _mask_value(part) for key, part in error.items()}
 
 
 def clean(text: str) -> str:
-    """Without what PostgreSQL cannot store (NUL) and no store can (half a surrogate pair)."""
+    """Replace what PostgreSQL cannot store (NUL) and what no store can (half a surrogate pair)."""
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -23,7 +23,7 @@ _STAGES = ("/extract", "/load")
 _MIDDLE = f'  "{_OURS}": {{'
 _FLOWS = '    "flows": ['
 _END = ["    ]", "  }", "}", ""]
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class TableDocument:
 
 
 def table_of(flow: str) -> str:
-    """A table's stages share its file."""
+    """The flow's table: the flow's name without its stage, because a table's stages share one file."""
     return next((flow.removesuffix(stage) for stage in _STAGES if flow.endswith(stage)), flow)
 
 
 def replace_flows(document: TableDocument | None, stored_flows: Sequence[StoredFlow]) -> TableDocument:
-    """With these flows in place of the stored ones of the same name."""
+    """The file's next version, with these flows in place of the stored ones of the same name."""
     by_name = {
         (stored_flow.pipeline, stored_flow.flow): stored_flow
         for stored_flow in (*(document.stored_flows if document else ()), *stored_flows)
@@ -66,7 +66,8 @@ def render(document: TableDocument) -> bytes:
 
 
 def parse(body: bytes, file: str) -> TableDocument:
-    """Raises LedgerError, naming the file, for one that is not as it was saved, LedgerVersion for a newer."""
+    """Parse a file. Raises LedgerError, naming it, if it is not as it was saved, and LedgerVersion if newer
+    code wrote it."""
     try:
         found = json.loads(body)
     except ValueError as error:
@@ -124,8 +125,8 @@ def _digest_as_laid_out(body: bytes, version: int) -> str | None:
 
 
 def _text(value: Any) -> str:
-    """In every alphabet, but half a surrogate pair is escaped: UTF-8 has no bytes for it."""
-    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
+    """JSON text in any alphabet; only half a surrogate pair is escaped, because UTF-8 has no bytes for it."""
+    return _HALF_PAIR.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _fields(stored_flows: Sequence[StoredFlow]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The logs of a JSON ledger: segments that are put once and never changed.
+"""The logs of a JSON ledger: segments that are put once, and that only `prune` changes later.
 
 `<log>/<pipeline>/<day>/<time>-<flow>-<number>.json`: day, time and number are those of the first entry
 inside, so that a move which is repeated finds what an earlier one has put. A segment is of one flow and of a
@@ -27,9 +27,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _SPAN = timedelta(minutes=10)
+"""The longest time between the first and the last entry of a segment."""
 _MOST = 500
+"""Entries of a segment at most."""
 _AT_ONCE = 16
 _PATIENCE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds to wait after each try to put a segment."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +43,7 @@ class _Segment:
 
     @property
     def end(self) -> str:
-        """No entry of it is later."""
+        """A time after which the segment has no entry."""
         return moment_text(moment_of(self.start) + _SPAN)
 
 
@@ -56,7 +59,7 @@ def _append(store: Store, log: str, entries: Sequence[Entry]) -> None:
     left = list(entries)
     while left:
         until = moment_text(moment_of(left[0]["at"]) + _SPAN)
-        # A clock that was set back makes a segment of its own, too.
+        # An entry that is earlier than the first one (the clock was set back) begins a new segment, too.
         chunk = []
         for entry in left[:_MOST]:
             if not left[0]["at"] <= entry["at"] <= until:
@@ -67,7 +70,8 @@ def _append(store: Store, log: str, entries: Sequence[Entry]) -> None:
 
 
 def _put(store: Store, log: str, chunk: Sequence[Entry]) -> int:
-    """Put a segment unless there is one that begins with the same entry; the last number of what is there."""
+    """Put a segment, unless there is one that begins with the same entry. Returns the number of the last
+    entry in the segment that is there now."""
     path = _path(log, chunk[0])
     for pause in _PATIENCE:
         if store.put_if_absent(path, render(chunk)):
@@ -75,7 +79,7 @@ def _put(store: Store, log: str, chunk: Sequence[Entry]) -> int:
         theirs = store.get(path, durable=True)
         if theirs is not None:
             return int(parse(theirs, f"{store.place}/{path}")[-1]["n"])
-        time.sleep(pause)  # somebody was at it in the same moment, and neither need have landed
+        time.sleep(pause)  # two writers tried at once, and it may be that neither succeeded
     raise LedgerUnreachable(
         f"{store.place}/{path} could not be put, and is not there either", hint="try again"
     )
@@ -148,7 +152,7 @@ def parse(body: bytes, file: str) -> list[Entry]:
 
 
 def each(store: Store, work: Callable[[T], R], things: Sequence[T]) -> list[R]:
-    """Do the work for all, several at once, where each waits for a network or a disk."""
+    """Do the work for all things, several at once, because each call waits for a network or a disk."""
     if len(things) < 2:
         return [work(thing) for thing in things]
     with ThreadPoolExecutor(_AT_ONCE if store.remote else 4) as pool:
@@ -162,7 +166,7 @@ def _path(log: str, first: Entry) -> str:
 
 
 def _segments(store: Store, log: str, pipeline: str, flow: str | None) -> Iterator[_Segment]:
-    """Newest first."""
+    """The segments of a pipeline, or of one flow, newest first."""
     top = f"{log}/{folder_name(pipeline)}"
     key = None if flow is None else flow_key(pipeline, flow)[:16]
     for day in sorted(store.folders(top), reverse=True):
@@ -181,5 +185,5 @@ def _segments(store: Store, log: str, pipeline: str, flow: str | None) -> Iterat
 
 def _load(store: Store, segment: _Segment) -> list[Entry]:
     body = store.get(segment.path)
-    # Gone since it was listed: pruned.
+    # The segment was pruned after it was listed.
     return [] if body is None else parse(body, f"{store.place}/{segment.path}")

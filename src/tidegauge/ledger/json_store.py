@@ -38,7 +38,8 @@ from tidegauge.storage.probe import prove
 from tidegauge.storage.store import Store, open_store
 
 FOLDER = "watermarks"
-_DEAD = timedelta(days=1)
+_LEFTOVER_AGE = timedelta(days=1)
+"""The age from which a temporary file counts as left behind by a killed writer."""
 _MARK = "tidegauge.json"
 _MARK_BODY = json.dumps({"tidegauge": "ledger", "format": FORMAT}).encode() + b"\n"
 
@@ -52,14 +53,14 @@ class _File:
 @dataclass(frozen=True)
 class _Seen:
     files: Mapping[str, _File]
-    """By path; without a document where there was none."""
+    """By path; the document is None where there was no file."""
     paths: Mapping[str, str]
-    """By flow."""
+    """By flow, the path of its file."""
 
 
 class JsonDocumentStore:
-    """Implements DocumentStore. A file holds every flow of one table, of any pipeline: the stages of a table,
-    and also tables whose names a file system does not tell apart."""
+    """Implements DocumentStore. A file holds every flow of one table, of any pipeline; where the file system
+    ignores case, also the flows of tables whose names differ by case alone."""
 
     def __init__(self, store: Store, shown: str) -> None:
         self._store = store
@@ -68,7 +69,8 @@ class JsonDocumentStore:
 
     @classmethod
     def open(cls, lake: Lake, *, shown: str, create: bool) -> JsonDocumentStore | None:
-        """The store at a local folder or `s3a://` path, made if `create` says so; otherwise None if none is.
+        """The store at a local folder or `s3a://` path. One that does not exist is made with `create`, and
+        None without it.
 
         With `create` the store has to prove, once in a process, that of many who put or replace a file at
         once only one wins. Raises LedgerError if it does not, LedgerVersion for a ledger of newer code.
@@ -92,19 +94,21 @@ class JsonDocumentStore:
             return self._clock.now().replace(tzinfo=None)
 
     def pipelines(self) -> list[str]:
-        documents = [file.document for file in self._all().values() if file.document]
+        documents = [file.document for file in self._read_all().values() if file.document]
         return sorted(
             {stored_flow.pipeline for document in documents for stored_flow in document.stored_flows}
         )
 
     def load(self, pipeline: str, flows: Sequence[str] | None = None) -> LoadedDocuments:
-        files = self._all() if flows is None else self._read(sorted({path_of(flow) for flow in flows}))
+        files = self._read_all() if flows is None else self._read(sorted({path_of(flow) for flow in flows}))
         stored_flows: dict[str, StoredFlow] = {}
         paths = {} if flows is None else {flow: path_of(flow) for flow in flows}
         for path, file in files.items():
             for stored_flow in file.document.stored_flows if file.document else ():
-                # A copy that somebody left beside it is not the flow's file.
-                if stored_flow.pipeline != pipeline or _fold(path_of(stored_flow.flow)) != _fold(path):
+                # Skip a copy that somebody has made under another name: it is not the flow's file.
+                if stored_flow.pipeline != pipeline or _fold_case(path_of(stored_flow.flow)) != _fold_case(
+                    path
+                ):
                     continue
                 if flows is None or stored_flow.flow in paths:
                     stored_flows[stored_flow.flow] = stored_flow
@@ -142,7 +146,7 @@ class JsonDocumentStore:
         *,
         whole: bool = False,  # noqa: ARG002
     ) -> bool:
-        """The file itself is for people."""
+        """Does nothing: people read the files themselves."""
         return True
 
     def numbers(self, log: str) -> GivenNumbers:  # noqa: ARG002
@@ -166,15 +170,15 @@ class JsonDocumentStore:
     def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
         with translate_storage_error(self.shown):
             if log == LOGS[0]:
-                self._tidy()
+                self._delete_leftovers()
             return json_logs.prune(self._store, log, pipeline, before, keep)
 
     def close(self) -> None:
-        """Connections are shared by the whole process."""
+        """Does nothing: connections are shared by the whole process."""
 
-    def _tidy(self) -> None:
-        """Clear away what writers left that were killed inside a save."""
-        limit = self._clock.now() - _DEAD
+    def _delete_leftovers(self) -> None:
+        """Delete the temporary files of writers that were killed inside a save."""
+        limit = self._clock.now() - _LEFTOVER_AGE
         left = [
             entry.path
             for entry in self._store.list(FOLDER)
@@ -182,7 +186,7 @@ class JsonDocumentStore:
         ]
         self._store.delete(left, below=FOLDER)
 
-    def _all(self) -> dict[str, _File]:
+    def _read_all(self) -> dict[str, _File]:
         with translate_storage_error(self.shown):
             listed = [entry.path for entry in self._store.list(FOLDER)]
         names = {path: path.rpartition("/")[2] for path in listed}
@@ -205,8 +209,8 @@ def path_of(flow: str) -> str:
     return f"{FOLDER}/{folder_name(table_of(flow))}.json"
 
 
-def _fold(path: str) -> str:
-    """As a file system sees it that does not tell capitals apart."""
+def _fold_case(path: str) -> str:
+    """The path as a file system sees it that ignores case."""
     return path.casefold()
 
 

@@ -1,4 +1,4 @@
-"""Lines of the logs of a ledger of documents: what happened, attempts that ended, plans that ended."""
+"""Events, runs and ended plans as entries of a document ledger's logs, and back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def event_of(entry: Entry) -> HistoryEvent:
 
 
 def run_body(run: RunRecord) -> dict[str, Any]:
-    """A run in plain JSON values. As a line of the log its time is the run's end, or its start until then."""
+    """A run in plain JSON values. `at` is the run's end, or its start until it has ended."""
     return {
         "pipeline": run.pipeline,
         "flow": run.flow,
@@ -73,7 +73,7 @@ def run_body(run: RunRecord) -> dict[str, Any]:
         "rows_deleted": run.rows_deleted,
         "window": window_to_dict(run.window) if run.window else None,
         "times": [None if at is None else moment_text(at) for at in run.times],
-        # Text within text: what a driver said can hold what UTF-8 cannot.
+        # JSON inside JSON, escaped to ASCII: a driver's message can hold characters that UTF-8 cannot encode.
         "error": error_text(run.error),
     }
 
@@ -101,7 +101,7 @@ def run_of(entry: Entry) -> RunRecord:
 
 
 def _times(entry: Entry) -> tuple[datetime | None, datetime | None]:
-    """None in entries from before they were kept."""
+    """The times of the window's ends; None in entries from before they were kept."""
     after, upto = (None if at is None else moment_of(at) for at in entry.get("times", (None, None)))
     return after, upto
 

@@ -1,4 +1,4 @@
-"""Bring a store to the version of this code. Only here is Alembic imported, and only when it is needed."""
+"""Bring a database to the tables of this version. Only this module imports Alembic, and only if needed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LOCK_NUMBER = 0x7469646567617567
 @dataclass(frozen=True)
 class Migrated:
     before: str | None
-    """None: there was no ledger."""
+    """The version that was found; None if there was no ledger."""
     after: str
 
 
 def migrate(address: str | Secret) -> Migrated:
-    """Make the ledger, or bring it up to date. All or nothing where the database can (MySQL cannot, but
-    goes on where it was cut off). Raises LedgerVersion when it was made by newer code."""
+    """Make the ledger, or bring it up to date: all or nothing where the database can do that. MySQL cannot;
+    there the next call goes on where one was cut off. Raises LedgerVersion for a ledger of newer code."""
     parsed = parse(address)
     if parsed.lake is not None:
         raise ConfigError(
@@ -48,6 +48,7 @@ def migrate(address: str | Secret) -> Migrated:
 
 
 def prepare_place(address: Address) -> None:
+    """Make the folder of a SQLite file."""
     if address.path is None:
         return
     try:
@@ -85,7 +86,7 @@ def check_version(found: str, shown: str) -> None:
 def upgrade(engine: Engine, address: Address) -> Migrated:
     with translate_database_error(address.shown):
         if address.path is not None:
-            _write_ahead(engine)
+            _enable_wal(engine)
         with engine.connect().execution_options(**WRITE) as connection, _lock(connection, address):
             before = version(connection)
             if before is not None and before not in VERSIONS:
@@ -93,11 +94,11 @@ def upgrade(engine: Engine, address: Address) -> Migrated:
             if before is None:
                 _refuse_strange_tables(connection, address)
             if before != VERSIONS[-1]:
-                _run(connection)
+                _run_migrations(connection)
             return Migrated(before, VERSIONS[-1])
 
 
-def _run(connection: Connection) -> None:
+def _run_migrations(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
@@ -107,8 +108,9 @@ def _run(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _write_ahead(engine: Engine) -> None:
-    """Readers and the writer do not wait for each other; the file remembers it for every later connection."""
+def _enable_wal(engine: Engine) -> None:
+    """Switch a SQLite file to WAL, so that readers and the writer do not wait for each other. The file keeps
+    the setting."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -119,7 +121,7 @@ def _write_ahead(engine: Engine) -> None:
         except OperationalError:
             raise
         except Exception as error:
-            # This one change does not wait for another process that is making the same file.
+            # This change ignores the timeout of the connection if another process is making the same file.
             if getattr(error, "sqlite_errorname", "") != "SQLITE_BUSY" or time.monotonic() > deadline:
                 raise OperationalError("PRAGMA journal_mode=WAL", None, error) from error
             time.sleep(0.02)
@@ -129,7 +131,7 @@ def _write_ahead(engine: Engine) -> None:
 def _lock(connection: Connection, address: Address) -> Iterator[None]:
     """One migration at a time: the second process waits, and then finds the work done."""
     if address.scheme == "mysql":
-        # Every statement that makes a table commits, so the lock must not hang on a transaction.
+        # On MySQL every CREATE TABLE commits, so the lock must not end with the transaction.
         taken = connection.execute(
             text("SELECT GET_LOCK(:name, :seconds)"), {"name": _LOCK_NAME, "seconds": BUSY_SECONDS}
         )
@@ -152,14 +154,14 @@ def _lock(connection: Connection, address: Address) -> Iterator[None]:
 
 
 def _refuse_strange_tables(connection: Connection, address: Address) -> None:
-    """A table that has our name and not our columns is somebody else's."""
+    """Raise LedgerError for a table with a name of the ledger's but other columns: it is somebody else's."""
     inspector = inspect(connection)
     for name in inspector.get_table_names():
         ours = metadata.tables.get(name)
         if ours is None:
             continue
         found = {column["name"] for column in inspector.get_columns(name)}
-        # Less than all of ours: a migration that was cut off.
+        # Columns may be missing: a migration was cut off.
         if not {column.name for column in ours.primary_key} <= found <= {column.name for column in ours.c}:
             raise LedgerError(
                 f"the ledger's database, {address.shown}, has a table '{name}' that is not the ledger's",

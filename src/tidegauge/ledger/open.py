@@ -25,10 +25,10 @@ def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger:
 def open_ledger(address: str | Secret, *, create: bool) -> Ledger | EmptyLedger:
     """The ledger at an address, to be closed by `close` or `with`.
 
-    An empty store becomes a ledger when `create` says so. Otherwise nothing is made, not even the file, and
-    an EmptyLedger answers. Raises ConfigError for an address that cannot be read, LedgerVersion for a ledger
-    older or newer than this code, LedgerUnreachable when the store does not answer, and LedgerError when
-    it does not let only one of many writers win.
+    With `create`, an empty store becomes a ledger. Without it nothing is made, not even the file, and the
+    result is an EmptyLedger. Raises ConfigError for an address that cannot be read, LedgerVersion for a
+    ledger older or newer than this code, LedgerUnreachable when the store does not answer, and LedgerError
+    for a store that lets more than one of many writers win.
     """
     parsed = parse(address)
     if parsed.lake is not None:

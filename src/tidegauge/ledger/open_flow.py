@@ -1,4 +1,4 @@
-"""What people are shown of a flow while it is under way: its attempt, and its plan. Pure."""
+"""What people are shown of a flow that is under way: its open attempt and its active plan. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def name_of(document: FlowDocument) -> tuple[str, str]:
 
 
 def standing_of(document: FlowDocument) -> Standing:
-    """Changes when an attempt or a plan begins, ends or changes its state; not from batch to batch."""
+    """A value that changes when an attempt or a plan begins, ends or changes its state, but not with each
+    batch."""
     active, run = document.flow_state.active, document.last
     return (
         document.numbers["runs"],
@@ -47,7 +48,7 @@ def open_flow_of(document: FlowDocument) -> OpenFlow:
 
 
 def _plan_body(document: FlowDocument, active: ActivePlan) -> dict[str, Any]:
-    """As an entry has it once the plan has ended, without the batches, and with how far each input is."""
+    """The plan in the form of its later log entry, without the batches and with each input's position."""
     flow_state, plan = document.flow_state, active.plan
     return {
         "pipeline": flow_state.pipeline,
@@ -76,5 +77,5 @@ def _part_body(part: InputPlan) -> dict[str, Any]:
 
 
 def _version_body(position: Position | None) -> dict[str, int] | None:
-    """As in an entry, for the only positions that the table of plans shows."""
+    """A version as a log entry has it; None for other positions, which the table of plans does not show."""
     return {"version": position.version} if isinstance(position, VersionPosition) else None

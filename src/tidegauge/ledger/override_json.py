@@ -1,4 +1,4 @@
-"""Overrides, and what undoes them, as plain JSON values."""
+"""Overrides, and what undoes them, as plain JSON values, and back."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def begin_override(
 ) -> StateChange:
     """See LedgerWriter.begin_override."""
     refuse_override(flow_state)
-    _refuse_moved(flow_state, expected)
+    _refuse_if_moved(flow_state, expected)
     continues: tuple[int, int] | None = (flow_state.epoch, flow_state.seq)
     identities: Mapping[str, Identity] = {}
     if kind == "undo":
@@ -56,14 +56,14 @@ def begin_override(
         # The next plan may find another table under the name: that is what a reset is for.
         identities = {name: (None, None) for name, position in positions.items() if position is None}
     elif kind == "set":
-        # Whoever says where to go on has looked at what the flow reads now: its filter and its masks.
+        # A person who sets a position accepts what the flow reads now: its filter and its masks.
         identities = {
             name: (accept_scope(mark.source_id), mark.fingerprint)
             for name, mark in flow_state.marks.items()
             if name in positions
         }
     if not positions and not flow_state.marks:
-        # An epoch without a watermark: nobody could tell from the watermarks which epoch it is.
+        # Readers take the epoch from the watermarks, so a new epoch needs at least one.
         raise WrongState(f"{flow_state.flow} has no watermark yet", hint="name the input to give it one")
     override = Override(
         kind=kind,
@@ -93,19 +93,19 @@ def begin_override(
         override=override,
         tally=add_seconds(flow_state.tally, runs),
     )
-    said = make_event(flow_state, "override", now, owner.actor, reason=f"{kind}: {reason}")
-    return StateChange(changed, (said,), runs)
+    logged = make_event(flow_state, "override", now, owner.actor, reason=f"{kind}: {reason}")
+    return StateChange(changed, (logged,), runs)
 
 
 def describe_moved(flow: str) -> WrongState:
-    """Somebody else was quicker than who wants to change it now."""
+    """The error for a change by hand to a flow that has moved since the person looked at it."""
     return WrongState(
         f"{flow} has moved since what would happen was shown, so nothing was changed",
         hint="look at what would happen now, and decide again",
     )
 
 
-def _refuse_moved(flow_state: FlowState, expected: Stand | None) -> None:
+def _refuse_if_moved(flow_state: FlowState, expected: Stand | None) -> None:
     plan = flow_state.active.plan if flow_state.active else None
     stand = Stand(flow_state.fence, plan.plan_id, plan.done) if plan else Stand(flow_state.fence)
     if expected not in (None, stand):
@@ -113,7 +113,7 @@ def _refuse_moved(flow_state: FlowState, expected: Stand | None) -> None:
 
 
 def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateChange | None:
-    """See LedgerWriter.end_override. None: somebody else has ended it."""
+    """See LedgerWriter.end_override. None if the override has ended already."""
     override = flow_state.override
     if override is None or override.epoch != epoch:
         return None
@@ -141,7 +141,7 @@ def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateCh
             fingerprint=fingerprint,
             stamp=None,
         )
-        said = make_event(
+        logged = make_event(
             flow_state,
             override.kind,
             now,
@@ -152,7 +152,7 @@ def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateCh
             after=position,
             plan_id=ended[0].active.plan.plan_id if ended else None,
         )
-        events.append(said)
+        events.append(logged)
     undo = None
     if override.kind not in ("undo", "refresh"):  # what a refresh emptied does not come back
         known = {name: (mark.source_id, mark.fingerprint) for name, mark in flow_state.marks.items()}
@@ -175,12 +175,12 @@ def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateCh
 
 def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange:
     """See LedgerWriter.forget. The epoch's number stays, so that no tag is ever used again."""
-    said = make_event(flow_state, "forgotten", now, owner.actor, reason=reason)
+    logged = make_event(flow_state, "forgotten", now, owner.actor, reason=reason)
     untouched = not flow_state.marks and flow_state.active is None and flow_state.override is None
     if untouched and flow_state.undo is not None and flow_state.undo.kind == FORGET:
-        # Once more: what the first time replaced can still be brought back.
+        # Forgotten a second time: the undo of the first time stays.
         return StateChange(
-            replace(flow_state, fence=flow_state.fence + 1, undo=replace(flow_state.undo, at=now)), (said,)
+            replace(flow_state, fence=flow_state.fence + 1, undo=replace(flow_state.undo, at=now)), (logged,)
         )
     ended: tuple[EndedPlan, ...] = ()
     runs: tuple[RunRecord, ...] = ()
@@ -202,7 +202,7 @@ def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
         Undo(FORGET, positions, (flow_state.epoch, flow_state.seq), now, known),
     )
     if flow_state.override is not None:
-        # It may have opened its epoch in the output already, and emptied it: nothing to come back to.
+        # The override may have opened its epoch in the output already and emptied it: nothing can be undone.
         epoch, seq, undo = flow_state.override.epoch, 0, Undo(FORGET, {}, (flow_state.override.epoch, 0), now)
     changed = replace(
         flow_state,
@@ -232,7 +232,7 @@ def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
         )
         for name, position in positions.items()
     )
-    return StateChange(changed, events or (said,), runs, ended)
+    return StateChange(changed, events or (logged,), runs, ended)
 
 
 def _carry_pending(mark: InputState, override: Override) -> str | None:
@@ -249,5 +249,5 @@ def _carry_pending(mark: InputState, override: Override) -> str | None:
 
 
 def _new_mark(name: str, position: Position | None, epoch: int, now: datetime) -> InputState:
-    """An input that no plan has named yet; its first plan says what kind of cursor it has."""
+    """The state of an input that no plan has named yet. Its cursor is empty until its first plan."""
     return InputState(name, "", position, position, epoch, 0, None, None, None, None, now)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidegauge.model.claim import Owner
 
 ACTOR = "TIDEGAUGE_ACTOR"
-"""Names in the environment on whose behalf a process works, where that is not who started it."""
+"""The environment variable that names on whose behalf a process works, if not its user's."""
 
 
 def this_process() -> Owner:
@@ -20,7 +20,8 @@ def this_process() -> Owner:
 
 
 def is_gone(owner: Owner) -> bool:
-    """True only when it is certain: same machine, same boot, same process namespace, and no such process."""
+    """Whether the process has ended. True only if that is certain: same machine, same boot, same process
+    namespace, and no such process."""
     if not owner.host or owner.host != _host():
         return False
     return _read_start(owner.pid) != owner.started
@@ -34,7 +35,8 @@ def _user() -> str:
 
 
 def _host() -> str:
-    """Containers may share a host's name and boot, so the process namespace is part of who we are."""
+    """This machine's name, boot and process namespace (containers may share the first two); empty where the
+    system does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
@@ -43,7 +45,7 @@ def _host() -> str:
 
 
 def _read_start(pid: int) -> str:
-    """The kernel's start mark of a process; empty when there is none, or it is a zombie."""
+    """When a process started, in the kernel's clock ticks; empty if there is no such process, or a zombie."""
     try:
         # The second field is the command in parentheses, which may itself hold spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,8 +1,8 @@
-"""Rules that plan a flow: freeze a draft as its active plan, skip when nothing is new, refuse, take a note.
+"""Rules that plan a flow: freeze a draft as its active plan, skip when nothing is new, refuse, add a note.
 
 Every rule of the ledger is a pure function. It gets a flow's state and the store's time, and returns the
 StateChange that a store has to save, all of it or nothing; or it raises, and nothing changes. A store that
-finds the state changed since it was loaded loads it again and asks the rule again.
+finds the state changed since it was loaded loads it again and applies the rule again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tidegauge.model.state import Event, State, step
 def plan(
     flow_state: FlowState, draft: Draft, *, plan_id: str, owner: Owner, run_id: str, now: datetime
 ) -> tuple[StateChange | None, Plan | None]:
-    """See LedgerWriter.plan. No change and no plan: the flow has moved on since it was looked at."""
+    """See LedgerWriter.plan. (None, None): the flow has moved on since it was looked at, has an override that
+    has not ended, or was forgotten."""
     if flow_state.override is not None or flow_state.forgotten:
         return None, None
     if flow_state.active is not None:
@@ -73,10 +74,10 @@ def refuse(
     flow_state: FlowState, error: dict[str, Any], *, owner: Owner, run_id: str, now: datetime
 ) -> StateChange:
     state = step(flow_state.state, Event.REFUSE)
-    # The flow is READY again; what was tried has failed.
+    # The flow's own state is READY; only the run that was tried is FAILED.
     run = new_run(flow_state, run_id, State.FAILED, now, ended=now, error=error)
-    said = make_event(flow_state, "refused", now, owner.actor, run_id=run_id, error=error)
-    return StateChange(replace(flow_state, idle=state), (said,), (run,))
+    logged = make_event(flow_state, "refused", now, owner.actor, run_id=run_id, error=error)
+    return StateChange(replace(flow_state, idle=state), (logged,), (run,))
 
 
 def note(
@@ -88,7 +89,7 @@ def note(
 
 
 def _add_start_time(mark: InputState | None, part: InputPlan) -> InputPlan:
-    """With the time at which its window begins, as the watermark knows it; no source is asked again."""
+    """Add the time of the window's lower end, as the watermark has it: no source need be asked again."""
     known = mark.stamp if mark is not None and part.window is not None and part.window.after else None
     return replace(part, since=known) if known else part
 
@@ -105,8 +106,8 @@ def _record_look(
 ) -> dict[str, InputState]:
     """The watermarks after the source was looked at; an input gets one with its first plan.
 
-    Positions move only in `advance`. `checked` moves here if nothing new was found; otherwise it moves once
-    the plan's last batch is there."""
+    Positions move only in `advance`. `checked` moves here if nothing new was found; otherwise it moves with
+    the plan's last batch."""
     marks = dict(flow_state.marks)
     for part in draft.inputs:
         old = marks.get(part.input)

@@ -1,4 +1,4 @@
-"""Remove what is old and what nobody needs to recover."""
+"""Remove old history, runs and ended plans that no recovery needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def prune(connection: Connection, *, before: datetime, pipeline: str | None) -> 
     if pipeline is not None:
         only = only.where(flows.c.pipeline_key == pipeline_key(pipeline))
     mine = [key for (key,) in connection.execute(only)]
-    # Named, not selected again: MySQL does not let a DELETE look into its own table.
+    # Plans and runs are listed here, because MySQL does not let a DELETE select from its own table.
     active = set(connection.execute(select(plans.c.plan_id).where(plans.c.active == 1)).scalars())
     newest = set(connection.execute(select(func.max(runs.c.id)).group_by(runs.c.flow_key)).scalars())
     kept = {
@@ -39,7 +39,7 @@ def prune(connection: Connection, *, before: datetime, pipeline: str | None) -> 
         plans.c.plan_id.not_in(kept),
     )
     counts["plans"] = connection.execute(delete(plans).where(old_plans)).rowcount
-    # Not by flow: some events are of no flow that is listed.
+    # By pipeline, not by flow: some events belong to flows that the ledger does not list.
     old_events = history.c.at < before
     if pipeline is not None:
         old_events = and_(old_events, history.c.pipeline_key == pipeline_key(pipeline))

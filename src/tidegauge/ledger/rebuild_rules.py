@@ -25,7 +25,7 @@ def rebuild(
     reason: str,
     now: datetime,
 ) -> StateChange | None:
-    """See LedgerWriter.rebuild. None: it stands there already."""
+    """See LedgerWriter.rebuild. None if the flow stands there already."""
     refuse_override(flow_state)
     if flow_state.active is not None:
         raise active_plan_error(flow_state.flow, flow_state.active.state, flow_state.active.owner)
@@ -63,7 +63,7 @@ def rebuild(
         )
         for name, mark in found.items()
     )
-    # An undo would go back to what this ledger never saw.
+    # No undo: it would lead back to a state that this ledger never recorded.
     changed = replace(
         flow_state,
         fence=flow_state.fence + 1,

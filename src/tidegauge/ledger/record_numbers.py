@@ -1,4 +1,4 @@
-"""The numbers that a store has given to records of windows, for the view that counts them by runs. Pure."""
+"""Match the records of `watermarks_v`, which numbers them by their runs, with a store's own numbers. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tidegauge.ledger.document_store import NumberedRecord
 
 class GivenNumber(NamedTuple):
     pipeline_name: str
-    """As the view shows it."""
+    """The name that the view shows."""
     counted: int | None
-    """The number of the record as the view counts it; None: of a flow without a run."""
+    """The record's number as the view counts it; None for a flow without a run."""
     number: int
-    """The one that people are shown elsewhere."""
+    """The number that people see elsewhere."""
 
 
 def give_numbers(records: Sequence[NumberedRecord], runs: Iterable[Mapping[str, Any]]) -> list[GivenNumber]:
-    """Of all records that the view can show. One that is forgotten elsewhere comes after all others."""
+    """The numbers of all records that the view can show. A record that the store no longer has comes after
+    all others."""
     last = max((record.number for record in records), default=0)
     ended = {
         (_name(record.pipeline, record.flow), record.run_id, record.updated_at): record.number
@@ -32,7 +33,8 @@ def give_numbers(records: Sequence[NumberedRecord], runs: Iterable[Mapping[str, 
     found: list[GivenNumber] = []
     for record in (one for one in records if one.newest):
         name = _name(record.pipeline, record.flow)
-        # As in v0006: a record is named by the success that it begins at, the first by the first attempt.
+        # As in v0006: a record is numbered by the successful run that it begins after, the first one by the
+        # flow's first attempt.
         counted = _number(attempts[name][0]) * 2 if name in attempts else None
         for run in attempts.get(name, ()):
             if run["state"] == "SUCCESS":

@@ -40,7 +40,7 @@ def new_run(
         rows_read=0,
         rows_written=0,
         error=mask_error(error),
-        # Nothing has changed before the first batch; a batch that cannot tell makes it unknown.
+        # Zero before the first batch; a batch whose output cannot count its changes makes them None.
         rows_inserted=0,
         rows_updated=0,
         rows_deleted=0,

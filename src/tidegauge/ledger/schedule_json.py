@@ -14,10 +14,11 @@ from tidegauge.model.ticks import ScheduleTicks, SeenScheduler, TickBook
 
 SCHEDULE = "schedule"
 BEGINNING = f'{{"{SCHEDULE}":'
+"""How the column `tally_body` of a SQL ledger begins where it holds a suspension or ticks."""
 
 
 def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
-    """What a flow's state has of schedules; None: nothing."""
+    """The suspension and the ticks of a flow in plain JSON values; None if it has neither."""
     suspended, ticks = flow_state.suspended, flow_state.ticks
     if suspended is None and ticks == NO_TICKS:
         return None
@@ -38,7 +39,8 @@ def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
 
 
 def schedule_of_tally(text: str | None) -> tuple[Suspension | None, TickBook]:
-    """From the text in which a SQL ledger keeps it before a tally; most have none, and are not read."""
+    """The suspension and the ticks in the text of the column `tally_body`, where a SQL ledger keeps them
+    before the tally. Most flows have neither, and their text is not parsed."""
     if text is None or not text.startswith(BEGINNING):
         return None, NO_TICKS
     return schedule_of(json.loads(text)[SCHEDULE])

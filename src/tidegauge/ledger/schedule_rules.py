@@ -1,4 +1,4 @@
-"""Rules of schedules: suspend and resume, who schedules a pipeline, and who runs for a time. Pure."""
+"""Rules of schedules: suspend and resume flows, list a pipeline's schedulers, hand out due times. Pure."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tidegauge.model.secret import mask
 from tidegauge.model.suspension import Suspension
 from tidegauge.model.ticks import SILENCE, ScheduleTicks, SeenScheduler, Tick
 
-_MOMENT = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def suspend(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange | None:
-    """None: it is suspended already, for the reason that was given then."""
+    """See LedgerWriter.suspend. None if the flow is suspended already; the earlier reason stays."""
     if flow_state.suspended is not None:
         return None
     kept = Suspension(clean(mask(reason)), clean(owner.actor), now)
-    said = make_event(flow_state, "suspended", now, owner.actor, reason=reason)
-    return StateChange(replace(flow_state, suspended=kept), (said,))
+    logged = make_event(flow_state, "suspended", now, owner.actor, reason=reason)
+    return StateChange(replace(flow_state, suspended=kept), (logged,))
 
 
 def resume(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -> StateChange | None:
-    """None: it is not suspended."""
+    """See LedgerWriter.resume. None if the flow is not suspended."""
     if flow_state.suspended is None:
         return None
-    said = make_event(flow_state, "resumed", now, owner.actor, reason=reason)
-    return StateChange(replace(flow_state, suspended=None), (said,))
+    logged = make_event(flow_state, "resumed", now, owner.actor, reason=reason)
+    return StateChange(replace(flow_state, suspended=None), (logged,))
 
 
 def refuse_suspended(flow_state: FlowState) -> None:
@@ -42,7 +42,8 @@ def refuse_suspended(flow_state: FlowState) -> None:
 
 
 def explain_suspension(flow: str, suspended: Suspension, *, pipeline: str | None = None) -> FlowSuspended:
-    """`pipeline`: it is the whole pipeline that is suspended."""
+    """The error for a suspended flow, or for its pipeline if `pipeline` is given: then all of it is
+    suspended."""
     who = f"the pipeline {pipeline}" if pipeline is not None else flow
     return FlowSuspended(
         f"{who} was suspended by {suspended.actor} at {suspended.at:%Y-%m-%d %H:%M:%S} UTC:"
@@ -59,9 +60,9 @@ def join_schedulers(
     dead: Collection[Owner],
     now: datetime,
 ) -> StateChange:
-    """Show that a scheduler is there. Raises SchedulersDisagree while one with another file is.
+    """Record that a scheduler is alive. Raises SchedulersDisagree while another one with a different file is.
 
-    A schedule that is new begins now; one that the file has no more is dropped.
+    A new schedule begins now; one that the file no longer has is dropped.
     """
     book = flow_state.ticks
     others = [
@@ -82,7 +83,8 @@ def join_schedulers(
 
 
 def leave_schedulers(flow_state: FlowState, owner: Owner) -> StateChange | None:
-    """Others need not wait until they miss a scheduler that ends. A run it has begun is due again."""
+    """Remove a scheduler that ends, so that others need not wait until it counts as gone. The time of a run
+    that it has not ended is due again."""
     book = flow_state.ticks
     kept = tuple(one for one in book.schedulers if one.owner != owner)
     if kept == book.schedulers:
@@ -93,16 +95,16 @@ def leave_schedulers(flow_state: FlowState, owner: Owner) -> StateChange | None:
 def take_tick(
     flow_state: FlowState, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner], now: datetime
 ) -> tuple[StateChange | None, Tick]:
-    """Give the time that is due to whoever asks first.
+    """Give the time that is due to the first scheduler that asks.
 
-    While a run for an earlier time is under way, what comes due is passed over and counted; under `all` it
-    waits. A run whose runner is gone has not ended: its time is due again.
+    While a run for an earlier time is under way, times that come due are passed over and counted; with
+    `catch_up: all` they wait. If the runner of a run is gone, its time is due again.
     """
     name, book = str(schedule), flow_state.ticks
     ticks = book.schedules.get(name) or ScheduleTicks(fired=now)
     lost = ticks.runner is not None and _is_gone(flow_state, ticks.runner, owner, dead, now)
     busy = ticks.runner is not None and not lost
-    due = find_due(schedule, ticks.fired - _MOMENT if lost else ticks.fired, now)
+    due = find_due(schedule, ticks.fired - _MICROSECOND if lost else ticks.fired, now)
     if name in book.schedules and due.upto == ticks.fired and not lost:
         return None, Tick(None)
     if busy and schedule.catch_up is CatchUp.ALL:
@@ -128,7 +130,7 @@ def take_tick(
 
 
 def end_tick(flow_state: FlowState, schedule: FlowSchedule, *, owner: Owner) -> StateChange | None:
-    """The run for a time has ended."""
+    """Record that the run for a time has ended. None if `owner` is not running one."""
     book, name = flow_state.ticks, str(schedule)
     ticks = book.schedules.get(name)
     if ticks is None or ticks.runner != owner:

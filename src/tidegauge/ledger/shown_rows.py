@@ -1,5 +1,4 @@
-"""The tables that a Delta ledger has for people, besides its own: their columns, and their rows out of what
-the ledger knows. Pure."""
+"""The tables for people in a Delta ledger: their columns, and the rows that a log entry becomes. Pure."""
 
 from __future__ import annotations
 
@@ -17,21 +16,22 @@ from tidegauge.ledger.journal import FAILURES, clean
 
 @dataclass(frozen=True)
 class Shown:
-    """A table for people. Its rows are those of a log, and of what is open and not in the log yet."""
+    """A table for people. Its rows show a log, and what is open and therefore not in the log yet."""
 
     name: str
     log: str
     columns: Mapping[str, str]
     rows_of: Callable[[Entry], list[Row]]
-    """Of an entry of the log, or of one that is open."""
+    """Makes the rows of a log entry, or of an open one."""
     number: str | None
-    """The column that the table counts by itself: a row keeps the number from when it is open on."""
+    """The column with a number that the table itself gives: a row has it from when it is open, and keeps it.
+    None: the table has no such column."""
     flow: str
     """The column with the flow's name."""
     key: tuple[str, ...]
-    """What tells, within a flow, that an open row and an ended one are the same."""
+    """The columns that, within a flow, are equal in an open row and in the row that it becomes."""
     since: str
-    """The column that says how new an open row is."""
+    """The time column that says which of two rows is newer."""
     ended: str
     """The column that is NULL as long as a row is open."""
 
@@ -81,7 +81,7 @@ CONTROL = Shown(
         "rows_processed": "long",
         "sync_status": "string",
         "error_message": "string",
-        # Those eleven are the same on every store.
+        # The eleven columns above are the same on every store.
         "pipeline": "string",
     },
     rows_of=_control_rows,
@@ -112,7 +112,7 @@ def _plan_row(entry: Entry, part: Mapping[str, Any], *, ended: bool) -> Row:
         "last_processed_version": upto if done else after if ended else reached,
         "status": "COMPLETED" if done else entry["kind"],
         "schema_version": part["fingerprint"] or None,
-        "commit_timestamp": _stamp(part.get("stamp")),
+        "commit_timestamp": _parse_stamp(part.get("stamp")),
         "records_processed": entry.get("rows", {}).get(name),
         "error": None if done else entry.get("error"),
         "created_at": moment(entry["created_at"]),
@@ -154,7 +154,7 @@ def _version(position: Mapping[str, Any] | None) -> int | None:
     return position.get("version") if position else None
 
 
-def _stamp(text: str | None) -> datetime | None:
+def _parse_stamp(text: str | None) -> datetime | None:
     if text is None:
         return None
     at = datetime.fromisoformat(text)
@@ -222,7 +222,7 @@ HISTORY = Shown(
         "actor": "string",
         "reason": "string",
         "update_ts": "timestamp",
-        # The same on every store up to here.
+        # The columns above are the same on every store.
         "pipeline": "string",
         "flow": "string",
     },

@@ -1,4 +1,4 @@
-"""Connections to a ledger's store, set up so that every promise of the ledger can be kept on them."""
+"""Connections to a SQL ledger's database, with the settings that the ledger's promises need."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BUSY_SECONDS = 30
 """How long to wait for another writer before saying that the store is locked."""
 _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 5
-"""A transaction of a process that was stopped in its middle is ended by the server after this, before those
-who wait for its lock give up."""
+"""After so many seconds the server ends an idle transaction, such as that of a process that was paused in its
+middle, before those who wait for its lock give up."""
 _IN_TRANSACTION = 1
-"""SERVER_STATUS_IN_TRANS, in each answer of a MySQL server."""
+"""The flag SERVER_STATUS_IN_TRANS in each answer of a MySQL server."""
 _POOL = 5
 _OVERFLOW = 45
-"""A run's threads each take a connection for milliseconds at a time."""
+"""Connections beyond the pool: each thread of a run takes one for milliseconds at a time."""
 
 WRITE = {"tidegauge_write": True}
 """Execution options of a connection that is going to write."""
@@ -33,12 +33,12 @@ round trip. What the statement sees is then no older than the end of the first o
 
 
 def connect(address: Address, *, create: bool = False) -> Engine:
-    """Nothing is opened yet. `create` lets SQLite make the file."""
+    """An engine for the address, which has not opened anything yet. `create` lets SQLite make the file."""
     return _sqlite(address, create=create) if address.path is not None else _server(address)
 
 
 def clock_only() -> Engine:
-    """A store of nothing, whose clock is this machine's, as a SQLite file's would be."""
+    """An empty database in memory, for its clock, which is this machine's, like that of a SQLite file."""
     return create_engine("sqlite://")
 
 
@@ -67,7 +67,7 @@ def _sqlite(address: Address, *, create: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A writer takes the lock at once: one that has read first could not wait for it any more.
+        # A writer takes the lock at once: SQLite lets no transaction wait for it that has read before.
         writes = connection.get_execution_options().get("tidegauge_write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -76,12 +76,12 @@ def _sqlite(address: Address, *, create: bool) -> Engine:
 
 @cache
 def _compile_once() -> tuple[Dialect, dict[Any, Any]]:
-    """What the statements of all ledgers in SQLite files are compiled by, and where that is kept: SQLAlchemy
-    would do it anew for each ledger that is opened, a sixth of the work of a small run."""
+    """One dialect, and one cache of compiled statements, for all ledgers in SQLite files: SQLAlchemy would
+    compile them again for each ledger that is opened, a sixth of the work of a small run."""
     engine = create_engine("sqlite://")
-    engine.connect().close()  # it has to have met a SQLite
+    engine.connect().close()  # the first connection completes the dialect
     engine.dispose()
-    # As many as there are statements: their values are no part of them.
+    # The cache needs no limit: values are not part of a statement, and the statements are few.
     return engine.dialect, {}
 
 
@@ -94,25 +94,26 @@ def _server(address: Address) -> Engine:
     if mysql:
         extra |= {"charset": "utf8mb4", "local_infile": False}
         if address.url.password:
-            # As bytes: the driver would write text in Latin-1, and the server holds it as UTF-8.
+            # As bytes: the driver would encode text as Latin-1, and the server expects UTF-8.
             extra["password"] = str(address.url.password).encode()
     elif "application_name" not in address.url.query:
         extra |= {"application_name": "tidegauge"}
     engine = create_engine(
         address.url,
-        # Under MySQL's default two planners would lock each other's gaps, and reads would not see the other.
+        # With MySQL's default, two planners would lock each other's gaps, and neither would see the other's
+        # commits.
         isolation_level="READ COMMITTED",
         connect_args=extra,
         pool_size=_POOL,
         max_overflow=_OVERFLOW,
-        # Whoever uses a connection notices by himself that it is dead: to ask each time costs a round trip.
+        # Whoever uses a connection finds out that it is dead; a ping before each use costs a round trip.
         pool_pre_ping=False,
         pool_reset_on_return=None if mysql else "rollback",
         hide_parameters=True,
     )
     settings = (
         f"SET SESSION innodb_lock_wait_timeout = {BUSY_SECONDS}"
-        # For SYSDATE, which knows no other zone.
+        # For SYSDATE, which is in the session's zone.
         ", SESSION time_zone = '+00:00'"
         f" /*M! , SESSION idle_transaction_timeout = {_IDLE_SECONDS} */"
         if mysql
@@ -130,7 +131,7 @@ def _server(address: Address) -> Engine:
         event.listen(engine, "do_connect", _connect_mysql)
         event.listen(engine, "reset", _end_transaction)
     else:
-        event.listen(engine, "do_execute", _send)
+        event.listen(engine, "do_execute", _execute_with_first)
     return engine
 
 
@@ -141,13 +142,17 @@ def _connect_mysql(_dialect: Dialect, _record: object, words: Any, arguments: An
 
 
 def _end_transaction(connection: Any, _record: object, state: PoolResetState) -> None:
-    """Of a MySQL connection on its way back: its driver would say ROLLBACK after every COMMIT."""
+    """Roll back a MySQL connection that goes back to the pool, if a transaction is open. SQLAlchemy itself
+    would send a ROLLBACK after every COMMIT."""
     if not state.transaction_was_reset and connection.server_status & _IN_TRANSACTION:
         connection.rollback()
 
 
-def _send(cursor: Any, statement: str, parameters: Any, context: ExecutionContext | None) -> bool:
-    """Whether the statement was sent here: with another before it, see FIRST."""
+def _execute_with_first(
+    cursor: Any, statement: str, parameters: Any, context: ExecutionContext | None
+) -> bool:
+    """Send a statement together with the one that has to run before it (see FIRST). False if it has none:
+    SQLAlchemy then sends it."""
     first = None if context is None else context.execution_options.get(FIRST)
     if first is None:
         return False

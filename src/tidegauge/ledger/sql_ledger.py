@@ -46,7 +46,7 @@ class SqlLedger(SqlReader, BaseLedger):
         self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
-        # One random part and a number: the rows of a call stand side by side in the primary key.
+        # Plan ids are one random part and a number: a call's rows stand side by side in the primary key.
         token = uuid.uuid4().hex
 
         def work(connection: Connection) -> dict[str, Plan]:
@@ -71,7 +71,8 @@ class SqlLedger(SqlReader, BaseLedger):
         return self._write(work)
 
     def restore(self, backups: Sequence[FlowBackup], *, owner: Owner, reason: str) -> None:
-        """Take over flows that this ledger does not know, all or none. Raises WrongState for one it knows."""
+        """Import flows that this ledger does not know, all or none. Raises WrongState for a flow that it has
+        in another state."""
 
         def work(connection: Connection) -> None:
             loaded = load_many(connection, [backup.name for backup in backups])
@@ -83,7 +84,8 @@ class SqlLedger(SqlReader, BaseLedger):
                 if change is not None
             ]
             save(connection, [(state, replace(one, events=(), runs=())) for state, one in found], loaded.now)
-            # Runs and events are numbered as they are inserted, so all flows' together, in the order of time.
+            # Runs and events are numbered as they are inserted, so those of all flows go in together, in the
+            # order of time.
             events = sorted((event for _, one in found for event in one.events), key=lambda event: event.at)
             runs = sorted((run for _, one in found for run in one.runs), key=lambda run: run.started_at)
             nobody = FlowState("", "")
@@ -119,24 +121,26 @@ class SqlLedger(SqlReader, BaseLedger):
         return self._write(work)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        """One transaction; again from its beginning when another writer came between, and once when its
-        connection was dead. If that is lost while it commits, nobody knows what became of it, and it is not
-        tried again."""
-        found_dead = ending = False
+        """Do the work in one transaction. It is repeated from its beginning when another writer came between,
+        and once when its connection was dead. If the connection is lost during the commit, nobody knows
+        whether that is there, and nothing is repeated."""
+        found_dead = committing = False
 
-        def tries_again(error: DBAPIError) -> bool:
-            return may_succeed_again(error) or (error.connection_invalidated and not (ending or found_dead))
+        def should_try_again(error: DBAPIError) -> bool:
+            return may_succeed_again(error) or (
+                error.connection_invalidated and not (committing or found_dead)
+            )
 
         for _ in range(_TRIES):
             try:
                 with (
-                    translate_database_error(self.shown, but=tries_again),
+                    translate_database_error(self.shown, but=should_try_again),
                     self._turn,
                     self._writer.begin() as connection,
                 ):
-                    ending = False
+                    committing = False
                     answer = work(connection)
-                    ending = True
+                    committing = True
                 return answer
             except DBAPIError as error:
                 if error.connection_invalidated:

@@ -1,4 +1,4 @@
-"""Load the state of flows inside a transaction that will change them. They stay locked until it ends."""
+"""Load the state of flows inside a transaction that will change them. Flows stay locked until it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidegauge.ledger.sql_tables import flows, plans, runs, watermarks
 from tidegauge.model.plan import Plan, draft_from_json
 from tidegauge.model.state import State
 
-# Only what the rules ask for: a driver in Python takes its time for every column.
+# Only the columns that the rules need: each one costs time in a driver that is written in Python.
 _HEAD = (
     flows.c.flow_key,
     flows.c.idle_state,
@@ -66,25 +66,26 @@ _KEYS: BindParameter[Any] = bindparam("keys", expanding=True)
 _KEY: BindParameter[Any] = bindparam("key")
 
 
-def _flow_states(wanted: ColumnElement[bool], *columns: Any) -> Select[Any]:
+def _select_flow_states(wanted: ColumnElement[bool], *columns: Any) -> Select[Any]:
     found = flows.outerjoin(plans, and_(plans.c.flow_key == flows.c.flow_key, plans.c.active == 1))
     if _RUN[0] in columns:
         found = found.outerjoin(runs, _ATTEMPT)
     return select(*columns).select_from(found).where(wanted)
 
 
-def _of_one(*columns: Any) -> Mapping[str, Select[Any]]:
-    """The state of one flow, which is locked first, in one round trip. By dialect."""
-    query = _flow_states(flows.c.flow_key == _KEY, *columns)
+def _make_queries_of_one(*columns: Any) -> Mapping[str, Select[Any]]:
+    """By dialect, the query for the state of one flow, which it locks first, in one round trip."""
+    query = _select_flow_states(flows.c.flow_key == _KEY, *columns)
     return {
-        # Its writer has the whole file to itself.
+        # A writer has the whole SQLite file to itself.
         "sqlite": query,
-        # One statement would see everything but the locked row as it was before it waited.
+        # The lock is a statement of its own: one that waits sees all rows but the locked one as they were
+        # before.
         "postgresql": query.execution_options(
             **{FIRST: "SELECT flow_key FROM flows WHERE flow_key = %(key)s FOR UPDATE"}
         ),
-        # A read that locks sees the newest of all it reads; the flow, found by its key, is read before the
-        # rest.
+        # A read that locks sees the newest version of every row; the flow, found by its key, is read before
+        # the rest.
         "mysql": query.with_for_update(),
         "mariadb": query.with_for_update(),
     }
@@ -109,7 +110,7 @@ _ACTIVE = (
     .where(plans.c.flow_key.in_(_KEYS), plans.c.active == 1)
 )
 _ONE = {
-    (with_run, with_body): _of_one(
+    (with_run, with_body): _make_queries_of_one(
         *_HEAD, *_PLAN, *(_RUN if with_run else ()), *((plans.c.body,) if with_body else ())
     )
     for with_run in (False, True)
@@ -125,7 +126,7 @@ Rows = Sequence[Row[*tuple[Any, ...]]]
 
 
 class LoadedFlows:
-    """Flows that are locked, and the store's clock after that."""
+    """What was loaded of locked flows, and the store's time after they were locked."""
 
     def __init__(self, heads: Rows, active: Rows, marks: Rows, now: datetime) -> None:
         self._heads, self._active = ({row.flow_key: row for row in rows} for rows in (heads, active))
@@ -135,7 +136,7 @@ class LoadedFlows:
         self.now = now
 
     def state(self, pipeline: str, flow: str) -> FlowState:
-        """Made when it is asked for, so that a thousand of them need not be there at once."""
+        """A flow's state, made on request, so that a thousand of them need not be in memory at once."""
         key = flow_key(pipeline, flow)
         head = self._heads.get(key)
         marks = {mark.input: mark_of(mark) for mark in self._marks.get(key, ())}
@@ -145,15 +146,16 @@ class LoadedFlows:
 
 
 def load_many(connection: Connection, names: Sequence[tuple[str, str]]) -> LoadedFlows:
-    """These (pipeline, flow), locked. A flow that is not there is made.
+    """Lock and load these (pipeline, flow) names. Flows that do not exist are inserted.
 
-    Always in the order of the keys, first all that are made and then all that are locked, so that two who
-    want the same flows wait for each other and never crosswise.
+    First all missing flows are inserted, then all are locked, both in the order of their keys, so that two
+    writers of the same flows wait for each other and never deadlock.
     """
     by_key: Mapping[str, tuple[str, str]] = {flow_key(*name): name for name in names}
     keys = {"keys": sorted(by_key)}
     if connection.dialect.name == "sqlite":
-        # Its writer has the whole file to itself: what is missing now is as new when it is made.
+        # A writer has the whole SQLite file to itself, so the flows inserted below need not be read again:
+        # they have the state of a new flow.
         heads = connection.execute(_HEADS, keys).all()
         _make_missing(connection, by_key, {row.flow_key for row in heads})
     else:
@@ -161,7 +163,7 @@ def load_many(connection: Connection, names: Sequence[tuple[str, str]]) -> Loade
         # A statement of its own: the next one then sees what the last holder has committed.
         connection.execute(_LOCK, keys)
         heads = connection.execute(_HEADS, keys).all()
-    # Most flows that are planned have no plan yet, so that these rows are few.
+    # Most flows that are planned have no active plan, so these rows are few.
     active, marks = (connection.execute(query, keys).all() for query in (_ACTIVE, _MARKS))
     return LoadedFlows(heads, active, marks, heads[0].now if heads else connection.execute(_NOW).scalar_one())
 
@@ -176,8 +178,9 @@ def load_one(
     marks: bool,
     run: bool,
 ) -> tuple[FlowState, datetime]:
-    """The state of a flow, locked, and the store's clock after that. One that is not there is made, or has an
-    empty state. `known` is a plan the caller holds already: its windows are not read again."""
+    """Lock and load a flow: its state, and the store's time after that. One that does not exist has the state
+    of a new flow, and is inserted with `make`. `known` is a plan that the caller has already: its windows are
+    not read again."""
     name = pipeline, flow
     key = {"key": flow_key(*name)}
     query = _ONE[run, known is None][connection.dialect.name]
@@ -187,7 +190,8 @@ def load_one(
         row = connection.execute(query, key).one()
     if row is None:
         if connection.dialect.name != "sqlite":
-            # Events of what is not listed need an order too: who writes them waits at one flow of them all.
+            # Events of flows that are not listed need an order too: their writers all wait for the lock of
+            # the pipeline's first flow.
             connection.execute(_LOCK_FIRST, {"pipeline": pipeline_key(pipeline)})
         return FlowState(*name), connection.execute(_NOW).scalar_one()
     found = connection.execute(_MARKS_OF_ONE, key) if marks else ()
@@ -203,7 +207,7 @@ def _make_missing(
 
 
 def _make(connection: Connection, names: Mapping[str, tuple[str, str]]) -> None:
-    """Flows that were not there a moment ago, in this order."""
+    """Insert flows that did not exist a moment ago, in this order."""
     if names:
         at = moment(connection, connection.execute(_NOW).scalar_one())
         insert_rows(
@@ -220,7 +224,7 @@ def _flow_state(
     *,
     run: bool = True,
 ) -> FlowState:
-    """`row` has the active plan, and its attempt if there is a `run` to be read."""
+    """A flow's state from its rows. `row` has the active plan, and with `run` the plan's attempt."""
     pipeline, flow = name
     tally, tally_before = tallies_of(head)
     suspended, ticks = schedule_of_tally(head.tally_body)
@@ -249,7 +253,7 @@ def _active_plan(row: Row[Any], name: tuple[str, str], known: Plan | None) -> Ac
     if known is not None and known.plan_id == row.plan_id:
         kept = known if known.done == row.done else replace(known, done=row.done)
     elif known is not None:
-        # Another plan than the caller's: that it is another is all that matters.
+        # Another plan than the caller's: only its id matters, so its windows are not read.
         kept = Plan(row.plan_id, known.draft, row.plan_epoch, row.first_seq, row.done)
     else:
         draft = draft_from_json(*name, row.body)

@@ -38,13 +38,13 @@ from tidegauge.model.watermark import Tally, Watermark
 _last = runs.alias("last")
 _runs = runs
 _heads = flows
-"""The same tables, where a parameter or a method has their name."""
+"""Other names of the tables `runs` and `flows`, where a parameter or a method has the table's name."""
 _SCHEDULE = case(
     (flows.c.tally_body.startswith(BEGINNING, autoescape=True), flows.c.tally_body), else_=None
 ).label("schedule_text")
-"""The other tallies are long, and not asked for."""
-_STRETCH = 20_000
-"""Attempts that are looked through at once for those of a run."""
+"""The column `tally_body` where it has a suspension or ticks, else NULL: other tallies are long."""
+_CHUNK = 20_000
+"""How many attempts are searched at once for those of a run."""
 _OWNER = (plans.c.owner_actor, plans.c.owner_host, plans.c.owner_pid, plans.c.owner_started)
 
 _Found = TypeVar("_Found")
@@ -68,23 +68,25 @@ class SqlReader:
         self._engine.dispose()
 
     def now(self) -> datetime:
-        found: datetime = self._ask(select(store_now()))[0][0]
+        found: datetime = self._fetch_all(select(store_now()))[0][0]
         return found
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]:
-        query = _only(select(watermarks), watermarks.c.flow_key, watermarks.c.pipeline_key, pipeline, flows)
-        found = [watermark_of(row.pipeline, row.flow, mark_of(row)) for row in self._ask(query)]
+        query = _filter_flows(
+            select(watermarks), watermarks.c.flow_key, watermarks.c.pipeline_key, pipeline, flows
+        )
+        found = [watermark_of(row.pipeline, row.flow, mark_of(row)) for row in self._fetch_all(query)]
         return sorted(found, key=lambda mark: (mark.flow, mark.input))
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
         query, values = _status_query(pipeline, flows)
-        return sorted(map(_status, self._ask(query, values)), key=lambda status: status.flow)
+        return sorted(map(_status, self._fetch_all(query, values)), key=lambda status: status.flow)
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
         query = select(_heads).where(_heads.c.flow_key.in_([flow_key(pipeline, flow) for flow in flows]))
         return {
             row.flow: replace(tallies_of(row)[0], created_at=row.created_at, updated_at=row.updated_at)
-            for row in self._ask(query)
+            for row in self._fetch_all(query)
         }
 
     def history(
@@ -103,9 +105,9 @@ class SqlReader:
             query = query.where(history.c.flow_key == flow_key(pipeline, flow))
         kinds = kinds_of(events, failed=failed)
         if kinds is None:
-            return [_event(row) for row in self._ask(query)]
-        # One walk down an index for each kind, instead of one over all the others.
-        rows = [row for kind in kinds for row in self._ask(query.where(history.c.event == kind))]
+            return [_event(row) for row in self._fetch_all(query)]
+        # One walk down an index for each kind, instead of one past the events of all other kinds.
+        rows = [row for kind in kinds for row in self._fetch_all(query.where(history.c.event == kind))]
         return [_event(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
 
     def runs(
@@ -128,9 +130,9 @@ class SqlReader:
         if since != datetime.min:
             query = query.where(_runs.c.started_at >= since)
         if run_id is None:
-            return [run_of(row) for row in self._ask(query)]
+            return [run_of(row) for row in self._fetch_all(query)]
         query = query.where(_runs.c.run_id == run_id)
-        return [run_of(row) for row in self._walk_down(query)][:limit]
+        return [run_of(row) for row in self._find_rows_of_run(query)][:limit]
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:
         sums = [func.coalesce(func.sum(_runs.c[name]), 0).label(name) for name in COUNTS]
@@ -144,7 +146,7 @@ class SqlReader:
             RunTotals(
                 row.flow, State(row.state), row.runs, **{name: int(getattr(row, name)) for name in COUNTS}
             )
-            for row in self._ask(query)
+            for row in self._fetch_all(query)
         ]
         return sorted(found, key=lambda one: (one.flow, one.state))
 
@@ -155,33 +157,37 @@ class SqlReader:
             .where(history.c.pipeline_key == pipeline_key(pipeline))
             .group_by(history.c.flow_key, history.c.event)
         )
-        found = [EventTotals(flow, event, many, int(count)) for flow, event, many, count in self._ask(query)]
+        found = [
+            EventTotals(flow, event, many, int(count)) for flow, event, many, count in self._fetch_all(query)
+        ]
         return sorted(found, key=lambda one: (one.flow, one.event))
 
     def pipelines(self) -> list[str]:
-        return sorted({row.pipeline for row in self._ask(select(flows.c.pipeline).distinct())})
+        return sorted({row.pipeline for row in self._fetch_all(select(flows.c.pipeline).distinct())})
 
     def ticks(self, pipeline: str) -> TickBook:
         query = select(_SCHEDULE).where(flows.c.flow_key == flow_key(pipeline, ALL))
-        found = self._ask(query)
+        found = self._fetch_all(query)
         return schedule_of_tally(found[0].schedule_text if found else None)[1]
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         query = select(plans.c.pipeline, plans.c.flow, plans.c.active).where(plans.c.plan_id == plan_id)
-        found = self._ask(query)
+        found = self._fetch_all(query)
         return (found[0].pipeline, found[0].flow, found[0].active == 1) if found else None
 
     def table_rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of one of the ledger's tables, oldest first."""
         wanted = metadata.tables[table]
-        return [row._asdict() for row in self._ask(select(wanted).order_by(*wanted.primary_key.columns))]
+        return [
+            row._asdict() for row in self._fetch_all(select(wanted).order_by(*wanted.primary_key.columns))
+        ]
 
     def record_numbers(self) -> list[GivenNumber]:
-        """None: the view of the database itself counts."""
+        """Empty: the database's own view numbers the records."""
         return []
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Of a query in the server's own SQL, with a NUL character in the place of each value."""
+        """The rows of a query in the server's own SQL, with a NUL character in the place of each value."""
         query = sql.replace("%", "%%").replace("\0", "%s") if values else sql
         return self._read(
             lambda connection: [
@@ -189,20 +195,21 @@ class SqlReader:
             ]
         )
 
-    def _ask(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """All rows, and the connection is given back: a server ends idle transactions."""
+    def _fetch_all(self, query: Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """All rows of a query. The connection is given back at once: a server ends idle transactions."""
         return self._read(lambda connection: connection.execute(query, values).all())
 
-    def _walk_down(self, query: Select[Any]) -> list[Row[Any]]:
-        """The rows of one run, without an index: they lie close together, and mostly near the end."""
-        [[top]] = self._ask(select(func.coalesce(func.max(_runs.c.id), 0)))
+    def _find_rows_of_run(self, query: Select[Any]) -> list[Row[Any]]:
+        """The rows of one run, newest first. No index has them, but they lie close together, and mostly near
+        the end of the table."""
+        [[top]] = self._fetch_all(select(func.coalesce(func.max(_runs.c.id), 0)))
         found: list[Row[Any]] = []
         while top > 0:
-            rows = self._ask(query.where(_runs.c.id > top - _STRETCH, _runs.c.id <= top))
+            rows = self._fetch_all(query.where(_runs.c.id > top - _CHUNK, _runs.c.id <= top))
             if found and not rows:
                 break
             found += rows
-            top -= _STRETCH
+            top -= _CHUNK
         return found
 
     def _read(self, read: Callable[[Connection], _Found]) -> _Found:
@@ -220,12 +227,12 @@ class SqlReader:
             return read(connection)
 
     def _drop_dead_connections(self) -> None:
-        """One that lay in the pool was dead: the server was restarted, or has ended what was idle. Whatever
-        ended this one may have ended the others. Those in use stay as they are."""
+        """Drop all idle connections, after one of them was found dead: the server was restarted, or has ended
+        idle sessions, so the others may be dead too. Connections in use stay as they are."""
         self._engine.dispose()
 
 
-def _only(
+def _filter_flows(
     query: Select[Any], by_flow: Any, by_pipeline: Any, pipeline: str, names: Sequence[str] | None
 ) -> Select[Any]:
     if names is None:
@@ -263,7 +270,7 @@ def _make_status_query() -> Select[Any]:
     )
 
 
-# Made once: putting one together costs more than running it.
+# Made once: putting a statement together costs more than running it.
 _STATUS = _make_status_query()
 _STATUS_OF = _STATUS.where(flows.c.flow_key.in_(bindparam("keys", expanding=True)))
 

@@ -68,7 +68,7 @@ def _tally_text(flow_state: FlowState) -> str | None:
 
 
 def plan_values(flow_state: FlowState, active: ActivePlan) -> dict[str, Any]:
-    """Of a plan that is new."""
+    """The columns of a plan that never change."""
     kept = active.plan
     return {
         "plan_id": kept.plan_id,
@@ -84,7 +84,7 @@ def plan_values(flow_state: FlowState, active: ActivePlan) -> dict[str, Any]:
 
 
 def plan_changes(flow_state: FlowState, active: ActivePlan, word: str | None) -> dict[str, Any]:
-    """Of a plan that is there; `word` is what it ended as."""
+    """The columns of a plan that change. `word` is what it ended as; None while it is active."""
     owner = active.owner
     return {
         "active": None if word else 1,
@@ -164,7 +164,8 @@ def run_changes(run: RunRecord) -> dict[str, Any]:
 
 
 def number_of(position: Position | None, moment: datetime | None) -> int | None:
-    """A version, how many batches of files, a whole number; of a moment its milliseconds."""
+    """The position as a number: a version, a batch of files, a whole number, or the milliseconds of a time
+    since 1970. None for any other."""
     match position:
         case VersionPosition(number) | FilesPosition(number):
             return number
@@ -196,7 +197,7 @@ def tallies_of(row: Row[Any]) -> tuple[Tally, Tally | None]:
 
 
 def plan_of(row: Row[Any]) -> Plan:
-    """From a row with the columns of `plans`."""
+    """The plan in a row with the columns of `plans`."""
     return Plan(
         plan_id=row.plan_id,
         draft=draft_from_json(row.pipeline, row.flow, row.body),
@@ -229,7 +230,7 @@ MARK_COLUMNS = (
     "stamp",
     "updated_at",
 )
-"""What `mark_of` reads."""
+"""The columns that `mark_of` reads."""
 
 
 def mark_of(row: Row[Any]) -> InputState:
@@ -261,11 +262,12 @@ RUN_COLUMNS = (
     "rows_deleted",
     "error",
 )
-"""What `run_of` reads besides the run's name."""
+"""The columns that `run_of` reads, besides pipeline, flow, plan_id and attempt."""
 
 
 def run_of(row: Row[Any], prefix: str = "", **known: Any) -> RunRecord:
-    """`known`: the run's name, where the caller knows it: pipeline, flow, plan_id, attempt."""
+    """A run from a row whose columns have the prefix. `known` has pipeline, flow, plan_id and attempt, if the
+    caller knows them: then the row need not have them."""
     found = known or {
         name: getattr(row, prefix + name) for name in ("pipeline", "flow", "plan_id", "attempt")
     }

@@ -39,8 +39,8 @@ _FLOWS = update(flows).where(flows.c.flow_key.in_(bindparam("keys", expanding=Tr
 
 
 def save(connection: Connection, changes: Iterable[Change], now: datetime) -> None:
-    """All of the changes, each with the state it began from. They are taken one by one and not kept: of a
-    thousand flows only the rows are in memory at once."""
+    """Save all changes, each with the state it began from. Changes are taken one by one and not kept, so that
+    of a thousand flows only the rows are in memory at once."""
     rows = _Rows()
     for old, change in changes:
         rows.take(old, change)
@@ -57,11 +57,11 @@ def save(connection: Connection, changes: Iterable[Change], now: datetime) -> No
 
 
 class _Rows:
-    """What changes come to, as rows to insert and statements to execute."""
+    """The rows to insert and the statements to execute for all changes."""
 
     def __init__(self) -> None:
         self.heads: dict[tuple[Any, ...], list[str]] = {}
-        """By what is to be set: the keys of the flows."""
+        """By the values to set: the keys of the flows that get them."""
         self.updates: list[tuple[Executable, dict[str, Any]]] = []
         self.plans: list[dict[str, Any]] = []
         self.marks: list[dict[str, Any]] = []
@@ -69,11 +69,12 @@ class _Rows:
         self.history: list[dict[str, Any]] = []
 
     def take(self, old: FlowState, change: StateChange) -> None:
+        """Add what a change of this state has to write."""
         self._take_head(old, change)
         self._take_plans(old, change)
         self._take_marks(old, change)
         for run in change.runs:
-            if old.run is not None and _same(old.run, run):
+            if old.run is not None and _is_same_attempt(old.run, run):
                 key = {"of_plan": run.plan_id, "of_attempt": run.attempt}
                 self.updates.append((_RUN, key | run_changes(run)))
             else:
@@ -126,7 +127,7 @@ def _head(flow_state: FlowState) -> tuple[object, ...]:
     return *parts, flow_state.tally, flow_state.tally_before, flow_state.suspended, flow_state.ticks
 
 
-def _same(one: RunRecord, other: RunRecord) -> bool:
+def _is_same_attempt(one: RunRecord, other: RunRecord) -> bool:
     return (one.plan_id, one.attempt) == (other.plan_id, other.attempt)
 
 

@@ -1,4 +1,4 @@
-"""The ledger's tables, as the code of this version expects them; `migrations` brings a store there."""
+"""The ledger's tables, as the code of this version expects them; `migrations` makes them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tidegauge.ledger.keys import LENGTH
 
 VERSION_TABLE = "tidegauge_version"
 VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
-"""Every version this code knows, oldest first. The last is the one it makes."""
+"""Every version of the tables that this code knows, oldest first. New ledgers get the last one."""
 WORKABLE = VERSIONS[-2:]
-"""Those it works with: the last brings views for people, and no table or column."""
+"""The versions that this code works with: the last one only adds views for people."""
 
-# MySQL: 64 KiB do not hold a plan of many batches, and a datetime without digits loses the fraction.
+# On MySQL, TEXT ends at 64 KiB, too little for a plan of many batches, and DATETIME alone drops the fraction.
 _text = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 _moment = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-# SQLite counts by itself only in a column of exactly this type.
+# SQLite gives numbers by itself only in a column of exactly this type.
 _number = BigInteger().with_variant(Integer(), "sqlite")
 _key = String(LENGTH)
 _id = String(128)
-# A job's name can be longer than an id of ours; SQLite keeps any text in any column.
+# The caller's id of a job can be longer than an id of ours; SQLite keeps any text in any column.
 _job = _text.with_variant(String(128), "sqlite")
 _word = String(16)
 _options: dict[str, Any] = {
@@ -56,7 +56,7 @@ flows = Table(
     Column("flow", _text, nullable=False),
     # The state while no plan is active: READY, SUCCESS or SKIPPED. An active plan has its own.
     Column("idle_state", _word, nullable=False),
-    # Only ever grows, from plan to plan.
+    # Never lowered, not even by a new plan.
     Column("fence", BigInteger, nullable=False),
     Column("updated_at", _moment, nullable=False),
     Column("epoch", BigInteger, nullable=False, server_default="0"),
@@ -65,8 +65,8 @@ flows = Table(
     # An override that was begun and not ended, and what the last one replaced.
     Column("override_body", _text),
     Column("undo_body", _text),
-    # What it has done since it was last reset, for people; NULL before the first batch. Whether a person has
-    # suspended it, and of `*`, which stands for the pipeline, what was due when, comes before that.
+    # JSON. What the flow has done since its last reset, for people; before that, where there is any, its
+    # suspension, and for `*`, which stands for the pipeline, the ticks of its schedules. NULL: none of these.
     Column("tally_body", _text),
     # NULL where the ledger is older than this column, and its history was pruned.
     Column("created_at", _moment),
@@ -84,7 +84,7 @@ watermarks = Table(
     Column("flow", _text, nullable=False),
     Column("input", _text, nullable=False),
     Column("cursor_kind", _text, nullable=False),
-    # NULL is the beginning.
+    # NULL: at the beginning.
     Column("position", _text),
     Column("checked", _text),
     Column("epoch", BigInteger, nullable=False),
@@ -94,7 +94,7 @@ watermarks = Table(
     Column("updated_at", _moment, nullable=False),
     Column("fingerprint", _text),
     Column("stamp", _text),
-    # The position once more, as a moment and as a number, where it has them: for people, and for the views.
+    # The position once more, as a time and as a number where it has them, for people and for the views.
     Column("position_ts", _moment),
     Column("position_version", BigInteger),
     Column("checked_ts", _moment),
@@ -157,8 +157,8 @@ runs = Table(
     Column("rows_inserted", BigInteger),
     Column("rows_updated", BigInteger),
     Column("rows_deleted", BigInteger),
-    # The window of the plan's first input, each end as a moment and as a number, where it has them, and as
-    # people are shown it.
+    # The window of the plan's first input: each end as a time and as a number, where it has them, and as the
+    # text that people see.
     Column("after_ts", _moment),
     Column("upto_ts", _moment),
     Column("after_version", BigInteger),

@@ -10,7 +10,7 @@ from tidegauge.errors import LedgerError, LedgerUnreachable, OutputError, Output
 
 @contextmanager
 def translate_storage_error(shown: str) -> Iterator[None]:
-    """Raises LedgerUnreachable or LedgerError where `storage` raised an OutputError."""
+    """Turn each OutputError that `storage` raises in this block into LedgerUnreachable or LedgerError."""
     try:
         yield
     except OutputUnreachable as error:

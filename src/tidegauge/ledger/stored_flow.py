@@ -27,7 +27,7 @@ def stored_flow_of(document: FlowDocument) -> StoredFlow:
     flow_state = document.flow_state
     body = {
         "known": document.known,
-        # No two saves write the same, so that what is there tells whose save it was.
+        # Different in every save, so that a writer whose answer was lost can see whether its save was kept.
         "save": uuid.uuid4().hex,
         "created_at": moment_text(document.created_at),
         "updated_at": moment_text(document.updated_at),
@@ -55,7 +55,7 @@ def stored_flow_of(document: FlowDocument) -> StoredFlow:
 
 
 def _row(document: FlowDocument) -> dict[str, Any]:
-    """As document_store.ROW lists it."""
+    """The row for people, with the keys of document_store.ROW."""
     flow_state, run, active = document.flow_state, document.last, document.flow_state.active
     name = active.plan.draft.inputs[0].input if active else next(iter(flow_state.marks), None)
     mark = flow_state.marks.get(name) if name is not None else None
@@ -92,7 +92,7 @@ def _window_end(active: ActivePlan | None) -> dict[str, Any]:
 
 
 def _tally_body(tally: Tally) -> dict[str, Any]:
-    """In the places where versions before 0.3 kept what they had of it."""
+    """The tally, under the keys where versions before 0.3 kept their part of it."""
     return {
         "advanced_at": _text(tally.advanced_at),
         "manual": tally.manual,
@@ -228,8 +228,10 @@ def _active_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> ActivePlan:
 
 
 _drafts: dict[str, tuple[Draft, Any]] = {}
-"""By plan: a plan never changes, can have thousands of batches, and is loaded again with every step."""
+"""A cache by plan id: the draft, and the JSON it was read from. A plan never changes, can have thousands of
+batches, and is loaded again with every step."""
 _MOST = 256
+"""How many drafts the cache holds."""
 
 
 def _draft_of(pipeline: str, flow: str, plan_id: str, body: Any) -> Draft:

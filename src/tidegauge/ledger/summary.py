@@ -29,7 +29,7 @@ def stage_row(
     created_at: datetime | None,
     updated_at: datetime | None,
 ) -> dict[str, Any]:
-    """What `table_fields` needs of a stage, in plain JSON values, as document_store.ROW explains them."""
+    """What `table_fields` needs of a stage, in plain JSON values; document_store.ROW explains them."""
     text, number = split_position(position)
     return {
         "state": state.value,
@@ -58,7 +58,8 @@ def table_fields(
     load: Mapping[str, Any] | None,
     loaded: Sequence[str],
 ) -> dict[str, Any]:
-    """`extract` and `load` are rows of stages, at least one; `loaded` are the files that load has taken."""
+    """The summary's fields. `extract` and `load` are the rows of the stages, at least one; `loaded` are the
+    files that the load has taken."""
     read, put = extract or {}, load or {}
     both = [row for row in (read, put) if row]
     errors = [row["error"] for row in both if row["error"]]
@@ -73,7 +74,7 @@ def table_fields(
         "redshift_status": _status(put),
         "backup_strategy": read.get("strategy"),
         "s3_file_count": read.get("total_files"),
-        "processed_s3_files": [_address(path) for path in loaded] if put else None,
+        "processed_s3_files": [_to_s3_uri(path) for path in loaded] if put else None,
         "processed_s3_file_count": put.get("loaded_files") if put else None,
         "last_error": errors[0] if errors else None,
         "created_at": _moment(min((row["created_at"] for row in both if row["created_at"]), default=None)),
@@ -90,14 +91,14 @@ def _metadata(
         "manual_watermark": any(row["manual"] for row in stages),
         "total_processing_time_seconds": round(sum(row["total_seconds"] for row in stages), 6),
         "average_batch_size": read["total_rows"] // batches if batches else None,
-        # Beside the status, which is success then.
+        # A run that found nothing new has the status `success`, so only these two fields show it.
         "mysql_nothing_new": found_nothing(read),
         "redshift_nothing_new": found_nothing(put),
     }
 
 
 def split_position(position: Position | None) -> tuple[str | None, int | None]:
-    """The cursor's text, or the number of a version or a file."""
+    """The cursor's text, or the number of a version or of a batch of files; (None, None) for no position."""
     match position:
         case None:
             return None, None
@@ -112,7 +113,7 @@ def split_position(position: Position | None) -> tuple[str | None, int | None]:
 def _status(row: Mapping[str, Any]) -> str | None:
     state = row.get("run_state")
     if state == "SUCCESS" and row["state"] == "READY" and row["advanced_at"] is None:
-        return None  # what that run did was reset
+        return None  # a reset has undone what that run did
     if found_nothing(row):
         return "success"
     return state.lower() if state else None
@@ -124,8 +125,8 @@ def found_nothing(row: Mapping[str, Any]) -> bool:
 
 
 def _data_moment(row: Mapping[str, Any]) -> str | None:
-    """The database's own digits; no zone is put to them that the column does not have. Of a Delta table the
-    time of the commit."""
+    """The time up to which the data has been read. Of a database the cursor's own digits, with a zone only if
+    the column has one; of a Delta table the time of the commit; None for other cursors."""
     if row.get("cursor") == "version":
         return _moment(row.get("time"))
     if row.get("cursor") != "timestamp" or row["position"] is None:
@@ -134,8 +135,8 @@ def _data_moment(row: Mapping[str, Any]) -> str | None:
     return f"{_text(number)}Z" if number else str(row["position"]).replace(" ", "T")
 
 
-def _address(path: str) -> str:
-    """As everybody but Hadoop writes it."""
+def _to_s3_uri(path: str) -> str:
+    """The path with `s3://` for `s3a://`, which only Hadoop knows."""
     return _S3 + path.removeprefix(_S3A) if path.startswith(_S3A) else path
 
 

@@ -12,11 +12,11 @@ from tidegauge.model.run import RunRecord
 from tidegauge.model.watermark import Tally
 
 MOST = 1000
-"""Files that are remembered by name. The lake's manifests know all of them."""
+"""How many files a tally remembers by name: the newest. The lake's manifests have all of them."""
 
 
 def count_batch(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, now: datetime) -> Tally:
-    """Add a batch, or a part of it that was done before the rest."""
+    """Add a batch to the tally, or some of its inputs. `whole`: all inputs of the batch are done now."""
     new = () if batch.again else _select_new(tally, receipt.paths)
     return replace(
         tally,
@@ -31,7 +31,7 @@ def count_batch(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, no
 
 
 def _select_new(tally: Tally, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Without those that were taken before: a table that is replaced as a whole takes all files each time."""
+    """The paths that were not counted before: a table that is replaced as a whole takes all files again."""
     newest = tally.loaded[-1] if tally.loaded else None
     return paths[paths.index(newest) + 1 :] if newest in paths else paths
 
@@ -43,7 +43,7 @@ def add_seconds(tally: Tally, runs: Sequence[RunRecord]) -> Tally:
 
 
 def count_override(tally: Tally, before: Tally | None, kind: str) -> Tally:
-    """After an override. `before`: the tally that the undone override had replaced."""
+    """The tally after an override. `before`: the tally that the last override replaced, for an undo."""
     match kind:
         case "reset" | "refresh":
             return Tally()
@@ -54,7 +54,7 @@ def count_override(tally: Tally, before: Tally | None, kind: str) -> Tally:
 
 
 def tally_body(tally: Tally) -> dict[str, Any]:
-    """Plain JSON values; `created_at` and `updated_at` are the store's own."""
+    """The tally in plain JSON values, without `created_at` and `updated_at`: each store has its own."""
     return {
         "rows": tally.rows,
         "batches": tally.batches,

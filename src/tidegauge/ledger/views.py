@@ -1,4 +1,4 @@
-"""Any ledger as tables and views of an in-memory DuckDB, so that one SQL asks them all."""
+"""Copy any ledger into tables and views of an in-memory DuckDB, so that the same SQL works on every store."""
 
 from __future__ import annotations
 
@@ -22,31 +22,33 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "watermark_positions": ("watermarks",),
     "watermarks_v": ("runs", "flows", "watermarks", "plans"),
 }
-"""Each with the tables that it reads."""
+"""The views by name, each with the tables that it reads."""
 _RECORDS = "watermarks_v"
 TABLES = tuple(metadata.tables)
 
 
 class LedgerTables(Protocol):
     def table_rows(self, table: str) -> Sequence[Mapping[str, Any]]:
-        """All rows of one of `TABLES`; a column that is not known may be left out."""
+        """All rows of one of `TABLES`; columns that the ledger does not have may be missing."""
 
     def record_numbers(self) -> Sequence[GivenNumber]:
-        """What stands for the numbers of `watermarks_v`, where the ledger shows others elsewhere."""
+        """What replaces the numbers of `watermarks_v`, if people see others elsewhere; else empty."""
 
 
 def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyConnection:
-    """A connection that has every table and view. Those that are named have rows: a ledger can be long."""
+    """A connection that has every table and view. Only those in `names` get rows, because a ledger can be
+    large."""
     import duckdb
 
     wanted = {table for name in names for table in VIEWS.get(name, (name,))}
     connection = duckdb.connect(":memory:")
     for table in TABLES:
         rows = ledger.table_rows(table) if table in wanted else ()
-        connection.register("loaded", _arrow(table, rows))
+        connection.register("loaded", _to_arrow(table, rows))
         connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM loaded')
         connection.unregister("loaded")
-    # DuckDB reads PostgreSQL's words; the last statement is a function, which it defines in its own way.
+    # DuckDB understands these views as written for PostgreSQL. The last statement is a function; the macro
+    # below replaces it.
     for statement in (*v0002_books.views("postgresql")[:-1], f"CREATE{v0005_checked.VIEW}"):
         connection.execute(statement)
     for name, query in v0006_plans.views("duckdb").items():
@@ -58,14 +60,14 @@ def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyC
         "CREATE MACRO timestampdiff(unit, a, b) AS epoch(b - a) / CASE lower(unit)"
         " WHEN 'second' THEN 1 WHEN 'minute' THEN 60 WHEN 'hour' THEN 3600 WHEN 'day' THEN 86400 END"
     )
-    # A question to the ledger has no business with files and networks.
+    # A query of the ledger needs neither files nor the network.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 def _show_numbers(connection: duckdb.DuckDBPyConnection, given: Sequence[GivenNumber]) -> None:
-    """Let a record have the number that it has elsewhere."""
+    """Redefine `watermarks_v` so that each record has the number that people see elsewhere."""
     import pyarrow as pa
 
     numbers = dict(zip(GivenNumber._fields, map(list, zip(*given, strict=True)), strict=True))
@@ -73,7 +75,7 @@ def _show_numbers(connection: duckdb.DuckDBPyConnection, given: Sequence[GivenNu
     connection.execute('CREATE TABLE "given numbers" AS SELECT * FROM loaded')
     connection.unregister("loaded")
     counted = v0006_plans.views("duckdb")[_RECORDS]
-    # One without a run has no number that is counted, and is the only record of its flow.
+    # A record without a run has NULL as its counted number, and is the only record of its flow.
     connection.execute(
         f"CREATE OR REPLACE VIEW {_RECORDS} AS SELECT r.* REPLACE (COALESCE("
         '(SELECT MIN(g.number) FROM "given numbers" g WHERE g.pipeline_name = r.pipeline_name'
@@ -82,7 +84,7 @@ def _show_numbers(connection: duckdb.DuckDBPyConnection, given: Sequence[GivenNu
     )
 
 
-def _arrow(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _to_arrow(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     def type_of(column: Any) -> pa.DataType:

@@ -29,8 +29,8 @@ def parse_schema_name(address: str | Secret) -> str | None:
 def look_up(spark: SparkSession, schema: str) -> str:
     """The address of the folder that the schema's tables lie in.
 
-    Raises ConfigError where the catalogue does not know the schema or where it lies, where that is on a store
-    of another kind, and where a table of it has the name of one of the ledger's and lies elsewhere.
+    Raises ConfigError if the catalogue does not know the schema or its location, if that is on a store of
+    another kind, or if one of its tables has the name of a table of the ledger and lies elsewhere.
     """
     try:
         location = locate_schema(spark, schema)
@@ -57,7 +57,7 @@ def look_up(spark: SparkSession, schema: str) -> str:
 
 
 def register_tables(spark: SparkSession, schema: str, address: str) -> None:
-    """Let the catalogue know the ledger's tables by their names."""
+    """Register the ledger's tables in the catalogue, those that it does not have yet."""
     known = _find_tables(spark, schema)
     for name in TABLES:
         if name not in known:

@@ -30,7 +30,7 @@ class Processing:
         self._claim = claim
 
     def complete(self, table: str, *, records: int | None = None) -> None:
-        """This table is done, whatever becomes of the others."""
+        """Record that this table is done, whatever becomes of the others."""
         check_rows(records)
         if self._claim is None or table not in self.ranges:
             raise ConfigError(

@@ -36,7 +36,8 @@ class HighWater:
         self._run_id = run_id
 
     def commit(self, ts: Moment, *, rows: int | None = None) -> None:
-        """The rows up to `ts` are there. Refused when somebody has moved the mark since the block began."""
+        """Move the mark to `ts`: the rows up to it are there. Raises WrongState if somebody has moved the
+        mark since the block began."""
         if self.committed:
             raise WrongState(
                 f"{self._pipeline_state.pipeline}: this block has committed already",
@@ -64,7 +65,7 @@ class HighWaterMarks:
             wrong = self._check_position(pipeline_state, position)
             try:
                 if force and (wrong is not None or pipeline_state.plan is not None):
-                    self._set(pipeline_state, position, reason or "")
+                    self._override_mark(pipeline_state, position, reason or "")
                 else:
                     self.move(pipeline_state, ts, rows=rows, run_id=new_id())
             except WrongState as error:
@@ -142,7 +143,7 @@ class HighWaterMarks:
             f"{name}: {moment}", moment, now, tolerated=_AHEAD, way_out="force=True and a reason"
         )
 
-    def _set(self, pipeline_state: PipelineState, position: RowPosition, reason: str) -> None:
+    def _override_mark(self, pipeline_state: PipelineState, position: RowPosition, reason: str) -> None:
         ledger, name = self._tracker_ledger.ledger, pipeline_state.pipeline
         override = ledger.begin_override(
             name, name, "set", {SOURCE: position}, owner=self._tracker_ledger.owner, reason=reason

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str]
 Tables = str | Sequence[str] | Mapping[str, str]
-"""Names in Spark's catalogue, or paths by name. Without Spark a name that is given alone is a path."""
+"""Names in Spark's catalogue, or paths by table name. Without Spark, a name that is given alone is a path."""
 
 
 @dataclass(frozen=True)
 class Latest:
-    """What is known of a table's newest version; empty where it is not known."""
+    """A table's newest version. The other fields are empty where they are not known."""
 
     version: int
     table_id: str = ""
     schema_version: str = ""
     commit_timestamp: datetime | None = None
     cut: bool = False
-    """There are newer versions, which nobody asks for now."""
+    """The table has newer versions, after the moment that was asked for."""
 
 
 def as_names(given: Names | None, *, what: str) -> list[str]:
-    """A single name is a list of one."""
+    """The names as a list, also of a single name. Raises ConfigError for one that is no text, or empty."""
     found = [given] if isinstance(given, str) else list(given or ())
     for name in found:
         if not isinstance(name, str) or not name:
@@ -50,7 +50,7 @@ def look_up(
     found = {name: _latest(answer) for name, answer in read_newest_of_many(places).items()}
     if until is None:
         return found
-    cut = {name: _cut(places[name], answer, until) for name, answer in found.items()}
+    cut = {name: _cut_at_moment(places[name], answer, until) for name, answer in found.items()}
     return {name: answer for name, answer in cut.items() if answer is not None}
 
 
@@ -78,14 +78,17 @@ def _find_places(spark: SparkSession | None, schemas: Names | None, tables: Tabl
     return places
 
 
-def _cut(location: str, found: Latest | TidegaugeError, until: datetime) -> Latest | TidegaugeError | None:
+def _cut_at_moment(
+    location: str, found: Latest | TidegaugeError, until: datetime
+) -> Latest | TidegaugeError | None:
+    """The table's newest version up to a moment; None if it had none then."""
     if isinstance(found, TidegaugeError):
         return found
     if found.commit_timestamp is not None and found.commit_timestamp <= until:
         return found
     try:
         version = version_at(location, until)
-        # What its columns were then is not known, and what was known before is kept.
+        # The columns of that version are not known, so the schema_version of the last plan stays.
         return Latest(version, found.table_id, "", commit_time(location, version), cut=True)
     except SourceUnreachable as error:
         return error
@@ -96,8 +99,8 @@ def _cut(location: str, found: Latest | TidegaugeError, until: datetime) -> Late
 def read_given(
     versions: Mapping[str, Any], schemas: Names | None, tables: Tables | None
 ) -> dict[str, Latest]:
-    """What the caller knows already, narrowed to the schemas and tables. A value is a number, or a
-    TableLook, or whatever else has a `version`."""
+    """The versions that the caller gives, narrowed to the schemas and tables. A value is a number, or a
+    TableLook, or any object that has a `version`."""
     wanted = as_names(schemas, what="schema")
     named = set(as_names(list(tables) if isinstance(tables, Mapping) else tables, what="table"))
     found = {}
@@ -123,7 +126,7 @@ def is_in_schema(table: str, schema: str) -> bool:
 
 
 def raise_first(found: Mapping[str, Latest | TidegaugeError]) -> dict[str, Latest]:
-    """Raises what stopped the first table that could not be looked at."""
+    """The tables that were found. Raises the error of the first one that could not be read."""
     for answer in found.values():
         if isinstance(answer, TidegaugeError):
             raise answer

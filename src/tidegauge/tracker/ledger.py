@@ -1,4 +1,4 @@
-"""The ledger as a tracker uses it: under which owner, and with which leases to renew."""
+"""The ledger as a tracker uses it: with an owner, and with a thread that renews the leases of its claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegauge.model.state import State
 from tidegauge.tracker.pipeline_state import PipelineState, look
 
 TRIES = 20
-"""Each lost race means that somebody else won it, so this many in a row do not happen by themselves."""
+"""Each lost race means that somebody else won it, so nobody loses this many in a row by chance."""
 Error = BaseException | str
 HEARTBEAT = "tidegauge-heartbeat"
 """The name of the thread that renews leases."""
@@ -54,7 +54,8 @@ class TrackerLedger:
         return found
 
     def claim(self, plan: Plan, status: FlowStatus | None, *, run_id: str) -> Claim:
-        """Take the plan and renew its lease from now on. A holder that is certainly gone is no holder."""
+        """Take the plan and renew its lease from now on. The lease of a holder that is certainly gone does
+        not count."""
         holder = status.owner if status else None
         owner = self.owner
         try:
@@ -90,7 +91,7 @@ class TrackerLedger:
         return status
 
     def complete(self, claim: Claim, rows: dict[str, int | None]) -> FlowStatus:
-        """Advance what the claim holds, in one change of the ledger."""
+        """Complete the inputs in `rows`, with their counts, in one change of the ledger."""
         draft = claim.plan.draft
         try:
             status = self.ledger.complete(
@@ -110,6 +111,7 @@ class TrackerLedger:
         return status
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None) -> None:
+        """End the attempt and stop renewing its lease."""
         try:
             self.ledger.finish(claim, state, error)
         except (LeaseLost, WrongState):
@@ -118,7 +120,7 @@ class TrackerLedger:
         self.release(claim)
 
     def release(self, claim: Claim) -> None:
-        """Stop renewing its lease."""
+        """Stop renewing the claim's lease."""
         with self._lock:
             _, held = self._held.pop(_name(claim), (None, None))
         if held is not None:
@@ -137,14 +139,14 @@ class TrackerLedger:
         self.stop_heartbeat()
 
     def stop_heartbeat(self) -> None:
-        """Stop the heartbeat, if it beats."""
+        """Stop the thread that renews leases, if it runs."""
         with self._lock:
             heartbeat, self._heartbeat = self._heartbeat, None
             self._held.clear()
         if heartbeat is None:
             return
         if threading.current_thread().name == HEARTBEAT:
-            # Collected as garbage in that very thread, which cannot wait for itself.
+            # The tracker was garbage-collected in the heartbeat's own thread, which cannot wait for itself.
             threading.Thread(target=heartbeat.__exit__, daemon=True).start()
         else:
             heartbeat.__exit__()

@@ -1,8 +1,8 @@
 """Points in time as callers write them, and as positions keep them.
 
 A time with a zone is an instant, and comes back in UTC with its zone. A time without one is read as UTC and
-comes back without one, so that naive times stay naive. The first time that a pipeline gets decides which of
-the two it keeps.
+comes back without one, so that naive times stay naive. A pipeline's first value decides which of the two it
+keeps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ Moment = datetime | date | str
 
 
 def read_moment(given: Moment, *, what: str) -> datetime:
-    """A datetime, of a date its midnight, of text ISO 8601. Raises ConfigError, naming `what`."""
+    """Read a datetime, a date (its midnight) or ISO 8601 text. Raises ConfigError, naming `what`, for
+    anything else."""
     if isinstance(given, str):
         return _parse(given, what)
     if isinstance(given, datetime):
@@ -40,7 +41,8 @@ def _parse(text: str, what: str) -> datetime:
 
 
 def to_position(moment: datetime, *, like: Position | None = None) -> RowPosition:
-    """As the position `like` is kept, with or without a zone; as it stands where there is none."""
+    """The position of a moment: with or without a zone as `like` has it, or as the moment itself has it where
+    there is no `like`."""
     kind = ValueKind.TIMESTAMP if moment.tzinfo is None else ValueKind.TIMESTAMPTZ
     if isinstance(like, RowPosition) and like.cursor.kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
         kind = like.cursor.kind
@@ -74,5 +76,5 @@ def future_error(
 
 
 def with_utc(moment: datetime) -> datetime:
-    """The ledger's own times: UTC, kept without a zone."""
+    """Add the zone to a time of the ledger, which keeps UTC without a zone."""
     return moment.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""What the ledger says of one of the tracker's pipelines, and whether it is one at all."""
+"""What the ledger says of a tracker's pipeline, and how to tell it from a project's."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _SHOWN = {TIME: "time windows", VERSION: "version ranges"}
 SOURCE = "source"
 """The one input of a pipeline of time windows."""
 _OURS = "tracker:"
-"""How the identity of every input begins that a tracker wrote; what follows is the table's own id."""
+"""How the `source_id` of every input of a tracker begins; the table's own id follows."""
 
 
 @dataclass(frozen=True)
 class PipelineState:
     pipeline: str
     status: FlowStatus | None
-    """None: the ledger does not know it."""
+    """None if the ledger does not know the pipeline."""
     marks: Mapping[str, Watermark]
+    """By input."""
 
     @property
     def plan(self) -> Plan | None:
@@ -34,14 +35,14 @@ class PipelineState:
 
     @property
     def position(self) -> RowPosition | None:
-        """Of a pipeline of time windows."""
+        """The watermark of a pipeline of time windows; None before the first."""
         position = self.marks[SOURCE].position if SOURCE in self.marks else None
         assert position is None or isinstance(position, RowPosition)
         return position
 
     @property
     def seen(self) -> tuple[int, int]:
-        """Epoch and number of the last batch: a plan is kept only while this is still so."""
+        """Epoch and number of the last batch: the ledger keeps a draft only while they are still the same."""
         return max(((mark.epoch, mark.seq) for mark in self.marks.values()), default=(0, 0))
 
 
@@ -55,7 +56,8 @@ def table_id(kept: str | None) -> str:
 
 
 def look(ledger: LedgerReader, pipeline: str, kind: str) -> PipelineState:
-    """Raises ConfigError for a name that is no name, and for a pipeline of another kind."""
+    """The pipeline's state. Raises ConfigError for a name that is no name, for a pipeline of a project's
+    flows, and for one of another kind."""
     found = peek(ledger, pipeline)
     if found is None:
         raise _foreign_error(pipeline)
@@ -70,7 +72,8 @@ def look(ledger: LedgerReader, pipeline: str, kind: str) -> PipelineState:
 
 
 def peek(ledger: LedgerReader, pipeline: str) -> PipelineState | None:
-    """None for a pipeline of a project's flows."""
+    """The pipeline's state; None for a pipeline of a project's flows. Raises ConfigError for a name that is
+    no name."""
     if not isinstance(pipeline, str) or not pipeline.strip() or "\0" in pipeline:
         raise ConfigError(f"{pipeline!r} is not the name of a pipeline", hint="give it a name")
     flows = ledger.status(pipeline)
@@ -81,7 +84,8 @@ def peek(ledger: LedgerReader, pipeline: str) -> PipelineState | None:
 
 
 def _is_tracked(pipeline: str, flows: Sequence[FlowStatus], marks: Sequence[Watermark]) -> bool:
-    """Whether all of it was written by a tracker: one flow of the pipeline's own name, and our identities."""
+    """Whether all of the pipeline was written by a tracker: its only flow has the pipeline's name, and every
+    `source_id` is a tracker's."""
     if {*(one.flow for one in flows), *(one.flow for one in marks)} - {pipeline}:
         return False
     ids = [mark.source_id for mark in marks]

@@ -27,7 +27,7 @@ class TablePlan:
     start_version: int
     end_version: int
     last_processed_version: int | None
-    """None: never completed before."""
+    """The last version of the table that was completed; None if none was."""
     status: str
     """PLANNED, RUNNING or FAILED like the plan, SUCCESS once this table is completed."""
     schema_version: str | None = None
@@ -41,11 +41,11 @@ class ProcessingPlan:
     run_id: str
     pipeline: str
     state: State
-    """SKIPPED: nothing is new, and there is no range."""
+    """SKIPPED if nothing was new: then there are no ranges."""
     ranges: Mapping[str, Range]
-    """Of the tables that are not completed: first and last version, both included."""
+    """First and last version, both included, of each table that is not completed yet."""
     tables: Mapping[str, TablePlan]
-    """All of them."""
+    """All tables of the plan."""
     created_at: datetime
     updated_at: datetime
     attempt: int = 0
@@ -65,7 +65,7 @@ class ProcessingPlan:
 
 
 def build_plan(pipeline_state: PipelineState, events: Sequence[HistoryEvent] = ()) -> ProcessingPlan | None:
-    """The plan that has not ended, if there is one. `events` have the row counts of completed tables."""
+    """The plan that has not ended, or None. `events` have the row counts of completed tables."""
     status = pipeline_state.status
     if status is None or status.plan is None:
         return None

@@ -26,10 +26,10 @@ def draft_ranges(
     schemas: Names | None,
     late: bool = False,
 ) -> Draft:
-    """One input for each table that has something new; without any, nothing to do.
+    """A draft with one input for each table that has new versions; without batches if no table has.
 
-    Raises SourceError for a table that went back, was made anew, or has other columns than before. `late`
-    says that what was seen may be older than the checkpoints, so that a lower version is no news.
+    Raises SourceError for a table that went back, was made anew, or has other columns than before. `late`:
+    the versions may be older than the checkpoints, so a lower version is ignored.
     """
     _check_baseline(baseline)
     parts = []
@@ -59,7 +59,7 @@ def _plan_table(name: str, found: Latest, mark: Watermark | None, first: int) ->
         name,
         VERSION,
         Window(VersionPosition(first - 1) if first else None, VersionPosition(found.version)),
-        # What the log does not say today may have been known before.
+        # If the log does not say it today, what was known before stays.
         source_id(found.table_id or table_id(mark.source_id if mark else None)),
         found.schema_version or (mark.fingerprint if mark else None) or "",
         stamp=stamp.astimezone(UTC).isoformat() if stamp else None,
@@ -73,7 +73,8 @@ def check_active(
     looked: bool,
     schemas: Names | None,
 ) -> None:
-    """Whether what a frozen plan wants to read is still there. `looked`: `found` has every table there is."""
+    """Raise TableMissing or SourceError if a table that the active plan still has to read is gone or was made
+    anew. `looked`: `found` was read from the tables themselves just now, with every table of `schemas`."""
     plan, status = pipeline_state.plan, pipeline_state.status
     assert plan is not None
     assert status is not None
@@ -100,7 +101,7 @@ def _check_planned(name: str, part: InputPlan, answer: Latest, *, looked: bool) 
     if known and answer.table_id and answer.table_id != known:
         raise _replaced_error(name, known, answer.table_id)
     _, last = version_range(part)
-    # A number that the caller brings may be older than the plan, which another runner has just made.
+    # A version that the caller gives may be older than the plan, which another runner has just made.
     if looked and answer.version < last:
         raise SourceError(
             f"{name} is at version {answer.version}, below {last}, which is planned: it was made anew",

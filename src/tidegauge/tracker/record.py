@@ -30,10 +30,10 @@ SUPERSEDED = "SUPERSEDED"
 @dataclass(frozen=True)
 class WatermarkRecord:
     watermark_id: int
-    """Of the window that begins here: the same from READY on, through every retry, until SUCCESS moves on."""
+    """The window's id, made from its start: the same from READY on, through every retry, until SUCCESS."""
     pipeline_name: str
     job_id: str | None
-    """Whoever works on it, or did last; None while it is READY."""
+    """The job that works on the record, or did last; None while it is READY."""
     last_processed_ts: datetime | None
     """The window's start; None is the beginning."""
     current_run_ts: datetime | None
@@ -51,10 +51,10 @@ class WatermarkRecord:
     run_id: str | None = None
     """The ledger's id of the frozen plan behind the record."""
     claim: Claim | None = field(default=None, repr=False, compare=False)
-    """The right to finalize it. Can be pickled, for a job whose last step is another process."""
+    """The right to finalize the record. Can be pickled, for a job whose last step is another process."""
 
 
-def _identity(pipeline: str, after: Position | None) -> int:
+def _make_watermark_id(pipeline: str, after: Position | None) -> int:
     body = f"{pipeline}\0{encode(after)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(body).digest()[:8]) >> 1
 
@@ -75,7 +75,7 @@ def _make(
 ) -> WatermarkRecord:
     start = from_position(window.after)
     return WatermarkRecord(
-        watermark_id=_identity(pipeline, window.after),
+        watermark_id=_make_watermark_id(pipeline, window.after),
         pipeline_name=pipeline,
         job_id=job_id,
         last_processed_ts=start,
@@ -139,7 +139,7 @@ def _active_record(status: FlowStatus, plan: Plan) -> WatermarkRecord:
 
 
 def past_records(pipeline: str, events: Sequence[HistoryEvent], *, but: str | None) -> list[WatermarkRecord]:
-    """The records of ended plans whose events (newest first) are all there; `but` is the active plan."""
+    """The records of ended plans whose events (newest first) are all there; `but` is the active plan's id."""
     plans: dict[str, list[HistoryEvent]] = {}
     for event in reversed(events):
         if event.plan_id is not None and event.plan_id != but:
@@ -150,7 +150,7 @@ def past_records(pipeline: str, events: Sequence[HistoryEvent], *, but: str | No
         if events[0].event == "planned"
     ]
     last = {record.watermark_id: record for record in made}
-    # A skipped window is taken up again by the next run: there it is one record.
+    # The next run takes up a skipped window again: only the last of their records stays.
     return [
         record
         for record in made

@@ -1,4 +1,4 @@
-"""Begin a pipeline again, or some of its tables."""
+"""Reset a pipeline, or some of its tables, so that it begins again."""
 
 from __future__ import annotations
 

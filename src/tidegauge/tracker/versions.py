@@ -54,13 +54,13 @@ class Versions:
         tracker_ledger = self._tracker_ledger
         until = self._read_until(by, latest_versions)
         for number in range(TRIES):
-            # Looked at in this order: what the ledger knew before is never ahead of the tables.
+            # The ledger is read first, so that its checkpoints are never ahead of what the tables show.
             pipeline_state = tracker_ledger.look(pipeline, VERSION)
             found: dict[str, Latest | TidegaugeError] = {}
             if latest_versions is not None:
                 found = {**read_given(latest_versions, schemas, tables)}
             elif pipeline_state.plan is None or schemas or tables:
-                # A plan that is there may go further than the moment that is asked for now.
+                # An active plan may go further than the moment of this call, so it is not cut to that.
                 found = look_up(spark, schemas, tables, until=None if pipeline_state.plan else until)
             if pipeline_state.plan is not None:
                 looked = latest_versions is None and bool(schemas or tables)
@@ -72,7 +72,7 @@ class Versions:
                 baseline=baseline,
                 allow_schema_change=allow_schema_change,
                 schemas=schemas,
-                # Another runner has moved on since the caller looked.
+                # After a lost race, another runner may have moved past what the caller saw.
                 late=latest_versions is not None and number > 0,
             )
             if until is not None:
@@ -80,7 +80,7 @@ class Versions:
             run_id = new_id()
             kept = tracker_ledger.ledger.plan([wanted], owner=tracker_ledger.owner, run_id=run_id)
             if kept:
-                # Ours, or that of another who was faster.
+                # Our plan, or that of another runner who was faster.
                 pipeline_state = tracker_ledger.look(pipeline, VERSION)
                 if pipeline_state.plan is not None:
                     return self._show(pipeline_state)
@@ -89,7 +89,7 @@ class Versions:
         raise busy_error(pipeline)
 
     def _read_until(self, by: str, latest_versions: Mapping[str, Any] | None) -> datetime | None:
-        """The one moment up to which all tables are planned, taken before any is looked at."""
+        """The one moment up to which all tables are planned, taken before any is read; None by version."""
         if by == BY_VERSION:
             return None
         if by != BY_TIMESTAMP:
@@ -236,7 +236,8 @@ class Versions:
         self._tracker_ledger.complete(claim, dict.fromkeys(left))
 
     def _find(self, run_id: str, pipeline: str | None) -> tuple[PipelineState, Plan] | ProcessingPlan:
-        """An active plan; or one that was SKIPPED, which has nothing to complete."""
+        """The active plan with its pipeline's state; or a plan that was SKIPPED, with nothing to complete.
+        Raises WrongState for a plan that has ended."""
         ledger = self._tracker_ledger.ledger
         known = ledger.find_plan(run_id)
         if known is None:
@@ -286,7 +287,7 @@ class Versions:
 
     def _events(self, plan: Plan) -> list[Any]:
         draft = plan.draft
-        # Every table is planned once and advances once; the rest are attempts.
+        # Every table is planned once and advances once; the other events are of attempts.
         limit = 2 * len(draft.inputs) + 1000
         return list(self._tracker_ledger.ledger.history(draft.pipeline, flow=draft.flow, limit=limit))
 

@@ -49,12 +49,12 @@ __all__ = [
 class WatermarkTracker:
     """Watermarks at any ledger address. Safe to share between threads; each process has its own.
 
-    What a tracker holds is renewed by a heartbeat until it is finalized, or until the tracker is closed,
-    collected or the process ends. `close`, or leaving its `with` block, gives back what is still open: the
-    next runner has the same window at once.
+    A heartbeat renews the leases of a tracker's runs until they are finalized, or until the tracker is closed
+    or collected, or the process ends. `close`, or leaving its `with` block, gives back runs that are still
+    open: the next runner has the same window at once.
 
-    `delta:CATALOGUE.SCHEMA` is a ledger in the schema of that name; `spark`, asked once, says where it lies,
-    and its catalogue knows the ledger's tables from then on. No other address needs `spark`.
+    `delta:CATALOGUE.SCHEMA` is a ledger in the schema of that name; `spark` is asked once where it lies, and
+    the ledger's tables are registered in its catalogue. No other address needs `spark`.
 
     A pipeline has either a point in time (time windows, high-water marks) or version ranges. Asking it for
     the other kind raises ConfigError.
@@ -86,7 +86,7 @@ class WatermarkTracker:
         self._windows = Windows(self._tracker_ledger)
         self._versions = Versions(self._tracker_ledger)
         self._marks = HighWaterMarks(self._tracker_ledger)
-        # At the end of the process too, while the store's driver still works.
+        # This also runs at the end of the process, while the store's driver still works.
         self._end = weakref.finalize(self, self._tracker_ledger.stop_heartbeat)
 
     def close(self) -> None:
@@ -112,10 +112,10 @@ class WatermarkTracker:
         """Freeze a window and take the pipeline.
 
         The window begins where the last SUCCESS ended and ends now, by the ledger store's clock, or at `end`.
-        A run that FAILED, or whose process is gone, is taken up again with its own window, and `end` is not
-        asked. Raises FlowHeld, naming the holder, while another run is alive, and ConfigError for an `end`
-        more than five minutes ahead of that clock, unless `allow_future` says that it is meant: what is
-        written until then would be passed over.
+        A run that FAILED, or whose process is gone, is taken up again with its own window, and `end` is
+        ignored. Raises FlowHeld, naming the holder, while another run is alive, and ConfigError for an `end`
+        more than five minutes ahead of that clock, unless `allow_future` is given: rows that are written
+        until then would be missed.
         """
         return self._windows.start(pipeline, job_id, end, allow_future=allow_future)
 
@@ -147,7 +147,7 @@ class WatermarkTracker:
         end: Moment | None = None,
         allow_future: bool = False,
     ) -> AbstractContextManager[Run]:
-        """Start and finalize around a block: SUCCESS at its end, FAILED on an error, SKIPPED by `skip`."""
+        """Start a run, and finalize it after the block: SUCCESS, FAILED on an error, SKIPPED by `skip`."""
         return self._windows.run(pipeline, job_id, end, allow_future=allow_future)
 
     def records(self, pipeline: str | None = None) -> list[WatermarkRecord]:
@@ -179,10 +179,11 @@ class WatermarkTracker:
     ) -> ProcessingPlan:
         """The plan that has not ended; else a new one over every table that has new versions.
 
-        `baseline` is the first version of a table that was never completed. Two processes that prepare at
-        once get one plan. Nothing new: a plan in state SKIPPED, with no ranges. `by="timestamp"` ends every
-        table at its last commit up to one moment, the ledger's now. Raises SourceError for a
-        table that went back, was made anew or has other columns, and TableMissing for one that is gone.
+        `baseline` is the first version to process of a table that was never completed. Two processes that
+        prepare at once get the same plan. If nothing is new, its state is SKIPPED and it has no ranges.
+        `by="timestamp"` ends every table at its last commit up to one moment, the ledger's now. Raises
+        SourceError for a table that went back, was made anew or has other columns, and TableMissing for one
+        that is gone.
         """
         return self._versions.prepare(
             pipeline,
@@ -211,15 +212,15 @@ class WatermarkTracker:
         return self._versions.complete(run_id, tables, records=records, pipeline=pipeline)
 
     def mark_run_failed(self, run_id: str, error: Error, *, pipeline: str | None = None) -> ProcessingPlan:
-        """Keep the message and the time; the ranges stay as they are."""
+        """Record that the plan failed, with the message and the time; its ranges stay as they are."""
         return self._versions.fail(run_id, error, pipeline=pipeline)
 
     def retry(self, run_id: str, *, pipeline: str | None = None) -> ProcessingPlan:
-        """A failed plan as PLANNED again: same run_id, same ranges."""
+        """Make a failed plan PLANNED again, with the same run_id and the same ranges."""
         return self._versions.retry(run_id, pipeline=pipeline)
 
     def load_checkpoints(self, tables: Names | None = None, *, pipeline: str) -> dict[str, int]:
-        """The last completed version of each table; those never completed are left out."""
+        """The last completed version of each table; tables that were never completed are left out."""
         return self._versions.checkpoints(tables, pipeline=pipeline)
 
     def load_version_ranges(self, pipeline: str) -> dict[str, Range]:
@@ -227,13 +228,13 @@ class WatermarkTracker:
         return self._versions.ranges(pipeline)
 
     def fetch_current_processing_plan(self, pipeline: str) -> ProcessingPlan | None:
-        """The plan that has not ended: PLANNED, RUNNING or FAILED."""
+        """The plan that has not ended (PLANNED, RUNNING or FAILED); None if there is none."""
         return self._versions.current(pipeline)
 
     def stuck_plans(
         self, older_than: str | timedelta = "2h", *, pipeline: str | None = None
     ) -> list[ProcessingPlan]:
-        """Plans that were made longer ago than that and have not ended, oldest first."""
+        """Plans that were made longer ago than `older_than` and have not ended, oldest first."""
         return self._versions.find_stuck(_duration(older_than), pipeline)
 
     def process(
@@ -248,7 +249,7 @@ class WatermarkTracker:
         allow_schema_change: bool = False,
         by: str = "version",
     ) -> AbstractContextManager[Processing]:
-        """Prepare and complete around a block, which holds the pipeline; FAILED on an exception.
+        """Prepare a plan, hold the pipeline during the block, then complete the plan; FAILED on an exception.
 
         `complete(table, records=n)` inside the block keeps what is done even if a later table fails.
         """
@@ -266,7 +267,7 @@ class WatermarkTracker:
     # --- high-water marks
 
     def get_last_processed_timestamp(self, name: str) -> datetime | None:
-        """None before the first commit."""
+        """The mark; None before the first commit."""
         return self._marks.last(name)
 
     def commit_processing_state(
@@ -278,11 +279,12 @@ class WatermarkTracker:
         force: bool = False,
         reason: str | None = None,
     ) -> datetime:
-        """Move the mark to `ts`. Back, or past the store's clock, only by force and with a reason."""
+        """Move the mark to `ts`. To move it back, or past the store's clock, give `force` and a reason."""
         return self._marks.commit(name, ts, rows=rows, force=force, reason=reason)
 
     def state(self, name: str) -> AbstractContextManager[HighWater]:
-        """`last`, and `commit(ts)` once; FAILED on an exception, SKIPPED where nothing was committed."""
+        """A block with the mark's `last` value, which may `commit(ts)` once. FAILED on an exception, SKIPPED
+        if nothing was committed."""
         return self._marks.state(name)
 
     def lag(self, name: str | None = None) -> dict[str, float | None]:
@@ -297,11 +299,12 @@ class WatermarkTracker:
         return [replace(event, at=with_utc(event.at)) for event in events]
 
     def reset(self, pipeline: str, tables: Names | None = None, *, reason: str) -> None:
-        """Begin again: the whole pipeline, or these of its tables. An open plan is superseded."""
+        """Let the whole pipeline, or these of its tables, begin again. An open plan is superseded."""
         reset(self._tracker_ledger, pipeline, tables, reason=reason)
 
     def prune(self, older_than: str | timedelta = "90d", *, pipeline: str | None = None) -> dict[str, int]:
-        """Forget old history, runs and ended plans, and say how many. Never what recovery needs."""
+        """Remove old history, runs and ended plans, but nothing that recovery needs. Returns how many of
+        each."""
         before = self._ledger.now() - _duration(older_than)
         return self._ledger.prune(before=before, pipeline=pipeline)
 

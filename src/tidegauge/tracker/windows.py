@@ -35,12 +35,13 @@ from tidegauge.tracker.window import TimeWindow
 
 _FINAL = (State.SUCCESS, State.FAILED, State.SKIPPED)
 _ROUNDING = timedelta(seconds=2)
-"""Clocks of stores that have none of their own are rounded to the early side."""
+"""How far the store's clock may be behind a window that has ended: some stores' clocks are rounded down."""
 _SKEW = timedelta(minutes=5)
 """How far the clock that an `end` was read from may be ahead of the store's: a source has its own."""
 _EVENTS = 100_000
+"""How many events of the history are read to list records."""
 _RECENT = 100
-"""Events among which the end of a run that has just ended is found."""
+"""How many events of the history are searched for the end of a run that has just ended."""
 
 
 class Run:
@@ -50,8 +51,9 @@ class Run:
         self.record = record
         self.window = window
         self.rows: int | None = None
-        """How many the block has written, if it says so."""
+        """How many rows the block has written; None if it does not say."""
         self.skipped: str | None = None
+        """Why the block has skipped its window; None if it has not."""
 
     @property
     def job_id(self) -> str | None:
@@ -74,22 +76,22 @@ class Windows:
             raise ConfigError(f"{job_id!r} is not the id of a job", hint="give it some text")
         wanted = None if end is None else read_moment(end, what=f"the end of {pipeline}'s window")
         for _ in range(TRIES):
-            record = self._try(pipeline, job_id, wanted, allow_future=allow_future)
+            record = self._try_start(pipeline, job_id, wanted, allow_future=allow_future)
             if record is not None:
                 return record
         raise busy_error(pipeline)
 
-    def _try(
+    def _try_start(
         self, pipeline: str, job_id: str, end: datetime | None, *, allow_future: bool
     ) -> WatermarkRecord | None:
-        """None: another runner came between."""
+        """Plan and claim a window once; None if another runner came between."""
         tracker_ledger = self._tracker_ledger
         pipeline_state = tracker_ledger.look(pipeline, TIME)
         plan, status = pipeline_state.plan, pipeline_state.status
         if plan is None:
             upto = self._end(pipeline_state, end, allow_future=allow_future)
             kept = tracker_ledger.ledger.plan(
-                [_draft(pipeline_state, upto)], owner=tracker_ledger.owner, run_id=job_id
+                [_make_draft(pipeline_state, upto)], owner=tracker_ledger.owner, run_id=job_id
             )
             plan = kept.get(pipeline)
             if plan is None:
@@ -105,6 +107,7 @@ class Windows:
         return start_record(plan, claim, (status and status.planned_at) or at, at)
 
     def _end(self, pipeline_state: PipelineState, end: datetime | None, *, allow_future: bool) -> Position:
+        """The end of the next window. Raises ConfigError if it lies in the future, or before the start."""
         after = pipeline_state.position
         now = with_utc(self._tracker_ledger.ledger.now())
         if end is None:
@@ -148,25 +151,25 @@ class Windows:
                 hint="give the record that start_pipeline_run answered",
             )
         check_rows(rows)
-        said = None if error is None else describe_error(error)
+        logged = None if error is None else describe_error(error)
         if state is State.SUCCESS:
             self._tracker_ledger.complete(claim, {SOURCE: rows})
         else:
             self._tracker_ledger.finish(
-                claim, state, said or (describe_error("") if state is State.FAILED else None)
+                claim, state, logged or (describe_error("") if state is State.FAILED else None)
             )
-        ended = self._ended_at(claim)
+        ended = self._find_end_time(claim)
         return replace(
             record,
             status=state.value,
             updated_at=ended,
-            error_message=str(said["message"]) if said else None,
+            error_message=str(logged["message"]) if logged else None,
             run_duration=(ended - record.updated_at).total_seconds(),
             records_processed=rows if state is State.SUCCESS else None,
         )
 
-    def _ended_at(self, claim: Claim) -> datetime:
-        """When the ledger says that this attempt has ended: `records` goes by the same."""
+    def _find_end_time(self, claim: Claim) -> datetime:
+        """When this attempt ended by the ledger's history, which `records` reads too."""
         name = claim.plan.draft.flow
         mine = claim.plan.plan_id, claim.run_id
         for event in self._tracker_ledger.ledger.history(name, flow=name, limit=_RECENT):
@@ -174,7 +177,7 @@ class Windows:
                 return with_utc(event.at)
         return with_utc(
             self._tracker_ledger.ledger.now()
-        )  # so much has happened since, or all of it was pruned
+        )  # the event was pruned, or too many others have followed
 
     @contextmanager
     def run(
@@ -198,27 +201,27 @@ class Windows:
 
     def records(self, pipeline: str | None) -> list[WatermarkRecord]:
         if pipeline is not None:
-            return sort_records(self._list(self._tracker_ledger.look(pipeline, TIME)))
+            return sort_records(self._list_records(self._tracker_ledger.look(pipeline, TIME)))
         ledger = self._tracker_ledger.ledger
         every = [peek(ledger, name) for name in ledger.pipelines()]
         timed = [one for one in every if one is not None and kind_of(one) == TIME]
-        return sort_records(record for one in timed for record in self._list(one))
+        return sort_records(record for one in timed for record in self._list_records(one))
 
-    def _list(self, pipeline_state: PipelineState) -> list[WatermarkRecord]:
+    def _list_records(self, pipeline_state: PipelineState) -> list[WatermarkRecord]:
         name, plan = pipeline_state.pipeline, pipeline_state.plan
         events = self._tracker_ledger.ledger.history(name, flow=name, limit=_EVENTS)
         ended = past_records(name, events, but=plan.plan_id if plan else None)
         now = current_record(pipeline_state)
         if now is None:
             return ended
-        # A skipped record is the one that the next run takes up.
+        # The next run takes up a skipped record, so that both are one.
         again = [one for one in ended if one.status == State.SKIPPED and one.watermark_id == now.watermark_id]
         if plan is None and again:
             return ended
         return [*(one for one in ended if one not in again), now]
 
 
-def _draft(pipeline_state: PipelineState, upto: Position) -> Draft:
+def _make_draft(pipeline_state: PipelineState, upto: Position) -> Draft:
     window = Window(pipeline_state.position, upto)
     part = InputPlan(SOURCE, TIME, window, source_id(), "")
     name = pipeline_state.pipeline
