@@ -1,8 +1,8 @@
-"""Find the keys that the source has no more, by comparing whole sets of keys block by block.
+"""Find the keys that the source no longer has, by comparing the whole sets of keys of both sides.
 
-A key that is in the target and not in the source was deleted there, if two things hold, and whoever asks has
-to see to both: nobody writes to the target meanwhile, and the source's keys are read in one statement. Keys
-that only the source has are rows which the next run brings.
+A key that is in the target and not in the source was deleted at the source, if two things hold that the
+caller has to ensure: nobody writes to the target meanwhile, and the source's keys are read in one statement.
+Keys that only the source has belong to rows that the next run brings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 50_000
 
 @dataclass(frozen=True)
 class Vanished:
-    """Keys of the target that the source does not have. Also a split (`model.batch_data`) of these keys."""
+    """Keys of the target that the source does not have. Usable as a split (`model.batch_data`)."""
 
     keys: pa.Table
     source_rows: int
@@ -33,7 +33,7 @@ class Vanished:
         return int(self.keys.num_rows)
 
     def add_moment(self, name: str, moment: pa.Scalar) -> Vanished:
-        """With one more column, which holds the one value everywhere."""
+        """The same keys with one more column, which holds `moment` in every row."""
         import pyarrow as pa
 
         return replace(self, keys=self.keys.append_column(name, pa.repeat(moment, self.count)))
@@ -49,7 +49,8 @@ def find_vanished(
     *,
     loose: bool = False,
 ) -> Vanished:
-    """Both sides hold the columns of the schema, in any order of rows; other columns are not looked at.
+    """The keys of the target that the source does not have. Both sides have the columns of the schema, in any
+    order of rows; other columns are not looked at.
 
     `loose` is for a target that takes `abc`, `ABC`, `ábc` and `abc ` for one key (MySQL): there a key has
     vanished only if the source has none of its forms either.
@@ -73,7 +74,7 @@ def find_vanished(
 
 
 def check_limit(table: str, count: int, target_rows: int, *, limit: float, confirmed: bool) -> None:
-    """Raise MassDelete where more of the target's rows have vanished than may do so unasked."""
+    """Raise MassDelete, unless `confirmed`, where more than the share `limit` of the target is gone."""
     if confirmed or not count or count <= limit * target_rows:
         return
     raise MassDelete(

@@ -1,9 +1,9 @@
-"""A number that stands for a value of Spark's, whatever its type: equal values have the same.
+"""A hash of a Spark value of any type: equal values have the same hash.
 
-−0.0 is 0.0, any two NaN are one, the order of a map means nothing, and text is compared byte by byte. A NULL
-counts where it stands: Spark's own hash passes over it, so that (NULL, 5) and (5, NULL) would be alike. What
-moves rows tells the two zeros apart (`spark.comparable`); a database may keep only one of them, and is not
-wrong for that.
+−0.0 equals 0.0, every NaN equals every other, the order of a map's entries does not count, and text is
+compared byte by byte. A NULL counts where it stands: Spark's own hash skips it, so that (NULL, 5) and (5,
+NULL) would be alike. The code that moves rows tells the two zeros apart (`spark.comparable`); here they are
+equal, because a database may rightly keep only one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NULL = -4_611_686_018_427_387_847
 
 
 def digest(column: Column, type_: DataType) -> Column:
-    """Never NULL."""
+    """The hash of a column, as a bigint; never NULL."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
 

@@ -1,5 +1,5 @@
-"""Compare two frames key by key. One pass: the rows of both sides meet in one aggregate, each
-with a hash of its values; a difference names its keys."""
+"""Compare two frames key by key, in one pass: the rows of both sides meet in one aggregate, each
+with a hash of its values. The result names keys that differ."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Difference:
     """Keys that the target has and the source does not: deleted there, or never there."""
     different: int
     examples: tuple[tuple[str, str], ...]
-    """What is wrong (`missing`, `extra`, `different`) and the key as text; of a table without one the row."""
+    """What is wrong (`missing`, `extra`, `different`) and the key as text; without a key, the row as text."""
     newer: int | None = 0
-    """Rows that the source has past the watermark: the next run's, and no difference. None: not counted."""
+    """Rows of the source past the watermark, which the next run brings: no difference. None: not counted."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the comparison."""
+    """Remarks on the comparison for the user."""
     method: str = field(default="rows", compare=False)
     """`blocks`: both databases hashed their rows themselves; `rows`: the rows came here."""
     why_rows: str | None = field(default=None, compare=False)
-    """Why it was not by blocks, where a table of a database is compared."""
+    """Why a database's table was not compared by blocks; None where it was, or is no database's."""
     unlike: Mapping[str, pa.Table] | None = field(default=None, compare=False, repr=False)
-    """All keys by what is wrong with them (`missing`, `extra`, `different`), where they were asked for."""
+    """All keys by what is wrong with them (`missing`, `extra`, `different`); None where not asked for."""
     repeated: int = field(default=0, compare=False)
     """How many of the different keys the target has more than once."""
     lost: tuple[str, ...] = ()
-    """Columns that the target had, and has no more: in none of them a row is as it should be."""
+    """Columns that the target had and no longer has: every row is wrong in them."""
 
     @property
     def equal(self) -> bool:
@@ -54,18 +54,18 @@ class Difference:
 
 @dataclass(frozen=True)
 class Beside:
-    """What else has a say in whether a key is as it should be. Frames have the key's columns at least."""
+    """What else decides whether a key is right. Every frame has at least the key's columns."""
 
     waiting: DataFrame | None = None
     """Keys of the source's rows past the watermark: they count on neither side."""
     allowed: DataFrame | None = None
-    """Rows that the target may have or not, but if it does, as they are here."""
+    """Rows that the target need not have; if it has them, they have to be as they are here."""
     ended: DataFrame | None = None
     """Keys that the source says are deleted, with the column `sequence`."""
     faults: DataFrame | None = None
-    """Keys with which something is wrong in the target, whatever the source has."""
+    """Keys that are wrong in the target, whatever the source has."""
     instead: Sequence[DataFrame] = ()
-    """Other states of the source: a key that is as any of them has it is as it should be."""
+    """Other states of the source: a key that is the same as in any of them is right."""
 
 
 def compare(
@@ -80,13 +80,13 @@ def compare(
     hold: bool = False,
     events: bool = False,
 ) -> Difference:
-    """Every key, with a hash of the columns that both have, or of those in `hashed`.
+    """Compare every key by a hash of the columns that both sides have, or only of those in `hashed`.
 
-    `sequence` orders the versions of a row: a target that has a later one than the source is ahead by right.
+    `sequence` orders the versions of a row: a target with a later version than the source is rightly ahead.
     `events`: the source may have many rows of a key, of which the last by `sequence` counts; of several that
-    are last, the one that the target has.
-    `lacking`: a column that the target does not have counts as NULL there, and else not at all. `hold`: the
-    source may move while it is read, so that it is read only once.
+    are last, the one that the target has. `lacking`: a column that the target does not have counts as NULL
+    there; otherwise it is not compared. `hold`: the source may change while it is read, so it is read only
+    once.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -177,8 +177,8 @@ class _Sides:
         )
 
     def _keep_last(self, union: DataFrame) -> DataFrame:
-        """Of the rows that a side other than the target has of a key, the last one; of several that are last,
-        the one that is in the target, if any is."""
+        """Keep, on every side but the target, only the last row of each key; of several that are last, the
+        one that the target has, if any."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F  # noqa: N812
 

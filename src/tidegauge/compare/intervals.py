@@ -1,4 +1,4 @@
-"""What can be wrong with a history, whatever its source says."""
+"""Faults that show in a history itself, without its source."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def faults(history: DataFrame, key: Sequence[str]) -> DataFrame:
-    """The keys whose intervals are empty or overlap, or of which a row has ended and is current, or the
-    reverse."""
+    """The keys with an interval that has no start, is empty or overlaps another, or with a row that has ended
+    and is current, or has not ended and is not current."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 

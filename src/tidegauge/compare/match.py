@@ -1,4 +1,4 @@
-"""Which columns of two frames belong together, and as what their values are compared."""
+"""Which columns of two frames belong together, and as which type their values are compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Match:
-    """Which columns of two frames belong together, and as what they are compared."""
+    """The pairs of columns of two frames that are compared, and the type of each pair."""
 
     def __init__(
         self, source: DataFrame, target: DataFrame, hashed: Sequence[str] | None, *, lacking: bool
@@ -34,7 +34,7 @@ class Match:
         return self.names[at]
 
     def values(self, frame: DataFrame) -> list[tuple[Column, DataType]]:
-        """Of either frame, or of another state of the source."""
+        """The compared columns, with their types, of either frame or of another state of the source."""
         from pyspark.sql import functions as F  # noqa: N812
 
         made = []
@@ -59,7 +59,8 @@ class Match:
 
 
 def common(field: StructField, other: StructField | None) -> DataType:
-    """As what two columns are compared: the target's type, which is as wide; a text with others as texts."""
+    """The type as which two columns are compared: the target's, which is as wide or wider; string where only
+    one of them is text."""
     from pyspark.sql import types as T  # noqa: N812
 
     if other is None or field.dataType.simpleString() == other.dataType.simpleString():
@@ -70,7 +71,8 @@ def common(field: StructField, other: StructField | None) -> DataType:
 
 
 def as_type(column: Column, type_: DataType, wanted: DataType) -> Column:
-    """A value that is none of the wanted type is NULL, which is not what the other side has."""
+    """Cast a column. A value that cannot be of the wanted type becomes NULL, which differs from the other
+    side's value."""
     return column if type_.simpleString() == wanted.simpleString() else column.try_cast(wanted)
 
 

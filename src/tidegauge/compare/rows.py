@@ -1,6 +1,6 @@
-"""Compare two streams of rows key by key, without Spark: counts, then a hash of each row.
+"""Compare two streams of rows key by key, without Spark, by counts and a hash of each row.
 
-What `compare.frames` does with frames, for a target that hands out its rows itself.
+It does what `compare.frames` does with frames, for a target that hands out its rows itself.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def compare_rows(
     versions: bool = False,
     name_all: bool = False,
 ) -> Difference:
-    """Full comparison of the columns that both have, in any order of rows.
+    """Compare all columns that both sides have, in any order of rows.
 
-    `schema` is the source's. The target's types may be wider: values are compared, and a text with something
-    else as texts. Keys in `leave_out` count on neither side: they are `newer`. `allowed` are rows that the
-    target may have or not, but if it does, as they are there; they are read only if it has more than the
-    source. A key that the target has twice is `different`, unless it keeps all `versions` of a row: then only
-    keys are compared. `name_all`: the result has all keys with which something is wrong. Raises
-    OutputDisagrees for two columns that have nothing in common.
+    `schema` is the source's. The target's types may be wider: values are compared, and text with another type
+    as text. Keys in `leave_out` count on neither side: they are `newer`. `allowed` are rows that the target
+    need not have; if it has them, they have to be the same. They are read only if the target has a key that
+    the source does not have. A key that the target has twice is `different`, unless it keeps all `versions`
+    of a row: then only keys are compared. `name_all`: the result names all keys that differ, in `unlike`.
+    Raises OutputDisagrees for two columns whose types have nothing in common.
     """
     target, found = _peek(target)
     notes = tuple(
-        _retype(field, found) for field in schema if found is not None and _is_retyped(field, found)
+        _describe_retype(field, found) for field in schema if found is not None and _is_retyped(field, found)
     )
     keys, ordered = _choose_columns(schema, found, key, keys_only=versions)
     names = [f"k{i}" for i in range(len(keys))]
@@ -55,7 +55,7 @@ def compare_rows(
         ):
             fill(sets, "allowed", allowed(), ordered, values=[*values, row])
             sets.execute(f"INSERT INTO source FROM allowed SEMI JOIN target USING ({using})")
-        # Last: a row that left the window while it was read is past it now.
+        # Read last: a row that left the window during the comparison is among these keys now.
         newer = fill(sets, "waiting", leave_out, keys, values=values)
         sets.execute(
             f"""
@@ -106,10 +106,10 @@ def compare_rows(
 def count_alike(
     source: Iterable[pa.RecordBatch], target: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> Difference:
-    """The same for rows without a key: each has to be there as often as the source has it."""
+    """Compare rows without a key: the target has to have each row as often as the source."""
     target, found = _peek(target)
     notes = tuple(
-        _retype(field, found) for field in schema if found is not None and _is_retyped(field, found)
+        _describe_retype(field, found) for field in schema if found is not None and _is_retyped(field, found)
     )
     _, columns = _choose_columns(schema, found, (), keys_only=False)
     row = _row_hash(columns, 0)
@@ -129,7 +129,7 @@ def count_alike(
 def _choose_columns(
     schema: pa.Schema, found: pa.Schema | None, key: Sequence[str], *, keys_only: bool
 ) -> tuple[pa.Schema, pa.Schema]:
-    """The key's columns; and all that are compared, the key's first. Their types hold both sides' values."""
+    """The key's columns; and all compared columns, the key's first. Their types hold both sides' values."""
     import pyarrow as pa
 
     shared = pa.schema(
@@ -141,12 +141,13 @@ def _choose_columns(
 
 
 def _row_hash(columns: pa.Schema, keys: int) -> str:
-    """Of all columns but the first ones, which are the key's."""
+    """SQL of the hash of all columns but the first ones, as many as `keys`, which are the key's."""
     rest = [_form(f"c{i}", field.type) for i, field in enumerate(columns) if i >= keys]
     return f"hash({', '.join(rest) or '0'}) AS h"
 
 
 def _peek(batches: Iterable[pa.RecordBatch]) -> tuple[Iterable[pa.RecordBatch], pa.Schema | None]:
+    """All the batches, and the schema of the first; None where there is none."""
     rest = iter(batches)
     for first in rest:
         return chain([first], rest), first.schema
@@ -176,7 +177,7 @@ def _common(field: pa.Field, found: pa.Schema | None) -> pa.Field:
 
 
 def _is_retyped(field: pa.Field, found: pa.Schema) -> bool:
-    """A text on one side, and on the other something that has a text of its own."""
+    """Whether a column is text on one side only, and the other side is not binary: it is compared as text."""
     import pyarrow as pa
 
     if field.name not in found.names:
@@ -186,14 +187,14 @@ def _is_retyped(field: pa.Field, found: pa.Schema) -> bool:
     return texts[0] != texts[1] and not any(pa.types.is_binary(one) for one in pair)
 
 
-def _retype(field: pa.Field, found: pa.Schema) -> str:
+def _describe_retype(field: pa.Field, found: pa.Schema) -> str:
     there = found.field(field.name).type
     here = field.type
     return f"column {field.name} is {here} at the source and {there} in the target: compared as texts"
 
 
 def _form(name: str, kind: pa.DataType) -> str:
-    """A value as it is hashed: numbers that are equal hash alike, and so do any two NaN."""
+    """SQL of a value as it is hashed: equal numbers have the same hash, and so have any two NaN."""
     import pyarrow as pa
 
     if not pa.types.is_floating(kind):

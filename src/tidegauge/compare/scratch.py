@@ -1,6 +1,6 @@
 """A scratch database on disk, in which two sides of a table are compared by key, whatever their size.
 
-Texts are compared byte by byte: no order and no collation has a say.
+Texts are compared byte by byte, without a collation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEMORY = "160MB"
-"""What the scratch database may hold at once; the rest lies on disk."""
+"""Memory that the scratch database may use; the rest lies on disk."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def fill(
     values: Sequence[str],
     make: bool = True,
 ) -> int:
-    """Put SQL `values` over the columns c0, c1, … of every batch into a table; how many rows there were."""
+    """Put SQL `values` over the columns c0, c1, … of every batch into a table; returns the number of rows."""
     import pyarrow as pa
 
     plain = pa.schema([pa.field(f"c{i}", _storage_type(field.type)) for i, field in enumerate(schema)])
@@ -69,7 +69,7 @@ def fill(
 
 
 def restore(found: pa.Table, schema: pa.Schema) -> pa.Table:
-    """What came out of the scratch database, as it went in."""
+    """A result of the scratch database, with its columns in the types of `schema` again."""
     import pyarrow as pa
 
     columns = [
@@ -80,6 +80,8 @@ def restore(found: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    """The columns of the schema as the scratch database stores them. Raises OutputDisagrees where one is
+    missing or cannot be cast."""
     import pyarrow as pa
 
     arrays = []
@@ -95,7 +97,7 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 
 
 def _storage_type(kind: pa.DataType) -> pa.DataType:
-    """Moments as whole microseconds: no zone of the scratch database has a say."""
+    """The type in which the scratch database stores a value: times are microseconds, without a zone."""
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_timestamp(kind) else kind

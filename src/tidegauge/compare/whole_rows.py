@@ -1,4 +1,4 @@
-"""Compare two frames that have no key: every row, as often as it is there."""
+"""Compare two frames that have no key: each row has to be there as often on both sides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIDE, _HASH = "side", "h"
 def compare_whole(
     source: DataFrame, target: DataFrame, *, lacking: bool = False, only_missing: bool = False
 ) -> Difference:
-    """Tables without a key: every row, as often as it is there. `only_missing`: the target may have more."""
+    """Compare tables without a key by how often each row is there. `only_missing`: ignore extra rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
     match = Match(source, target, None, lacking=lacking)
@@ -59,7 +59,8 @@ def compare_whole(
 def differing_groups(
     sources: Sequence[DataFrame], target: DataFrame, *, by: Sequence[str], lacking: bool = False
 ) -> tuple[int, tuple[str, ...]]:
-    """How many values of `by` hold other rows in the target than in every one of the sources, and a few."""
+    """How many values of `by` have rows in the target that are not those of any of the sources, and up to
+    `SHOWN` of these values as text."""
     from pyspark.sql import functions as F  # noqa: N812
 
     parts: list[DataFrame] = []

@@ -42,7 +42,7 @@ def _text(column: HashedColumn) -> str:
             size = parse_decimal(column.type)
             scale = size.scale if size else 0
             if size and not size.whole and scale == column.form.scale:
-                # Which it writes without the zero before the point.
+                # DuckDB writes a decimal without digits before the point as `.5`, not `0.5`.
                 minus = f"CASE WHEN {value} < 0 THEN '-0' WHEN {value} >= 0 THEN '0' END"
                 return f"{minus}, ltrim(CAST({value} AS VARCHAR), '-')"
     if scale == column.form.scale:

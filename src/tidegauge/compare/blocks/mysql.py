@@ -1,4 +1,4 @@
-"""MySQL's and MariaDB's SQL of a row's hash. Texts go as bytes, so that no collation has a say."""
+"""MySQL's and MariaDB's SQL of a row's hash. Texts are hashed as bytes, so that no collation matters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class MysqlHash:
 
     def hash(self, columns: Sequence[HashedColumn]) -> str:
         texts = ", ',', ".join(map(_text, columns))
-        # A row longer than the server's `max_allowed_packet` has no hash. Then it is like no other, and is
-        # compared itself.
+        # A row longer than the server's `max_allowed_packet` has no hash: a random number takes its place, so
+        # that the row differs and is compared by its values.
         unlike = f"CAST(FLOOR(RAND() * {16**DIGITS}) AS UNSIGNED)"
         return f"IFNULL(CAST(CONV(LEFT(MD5(CONCAT({texts})), {DIGITS}), 16, 10) AS UNSIGNED), {unlike})"
 
@@ -47,5 +47,5 @@ def _text(column: HashedColumn) -> str:
             scale = size.scale if size else 0
     if scale != column.form.scale:
         value = f"CAST({value} AS DECIMAL({_WIDEST}, {column.form.scale}))"
-    # A bare column that is declared with ZEROFILL would show its zeros.
+    # Without `+ 0`, a column declared with ZEROFILL would show its zeros.
     return f"IFNULL(CAST({value} + 0 AS CHAR), '')"

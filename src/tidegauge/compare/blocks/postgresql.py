@@ -9,7 +9,7 @@ from tidegauge.model.canonical import DIGITS, FormKind
 from tidegauge.model.types import parse_decimal
 
 _ARGUMENTS = 90
-"""Of one call; 100 are the server's limit."""
+"""Arguments in one call at most; the server's limit is 100."""
 
 
 class PostgresqlHash:
@@ -43,7 +43,7 @@ def _texts(column: HashedColumn) -> list[str]:
     value = column.expression
     match column.form.kind:
         case FormKind.TEXT:
-            # Of char(n) both have its padding, which a cast to text would take away.
+            # For char(n) both parts include the padding, which a cast to text would remove.
             return [f"octet_length({value})", "':'", value]
         case FormKind.BYTES:
             return [f"'x' || encode({value}, 'hex')"]

@@ -1,4 +1,4 @@
-"""Which keys may differ between two sides that do not hash alike: block by block, then key by key."""
+"""Which keys may differ between two sides whose hashes differ: block by block, then key by key."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TypeVar
 from tidegauge.compare.blocks.side import NOTHING, Side
 
 MOST = 20_000
-"""Keys that are named in one statement."""
+"""Keys that are named in one statement, at most."""
 _BLOCK_ROWS = 500
-_FEWEST, _MOST_BLOCKS = 64, 16_384
+_MIN_BLOCKS, _MAX_BLOCKS = 64, 16_384
 _LISTED = 50_000
-"""Rows whose hashes are fetched from either side at least, before that is too much of a table."""
+"""So many row hashes are always worth fetching from both sides together."""
 _SHARE = 10
+"""Beyond that, hashes are fetched of at most one row in ten."""
 
 One = TypeVar("One")
 Other = TypeVar("Other")
@@ -24,18 +25,19 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True)
 class Suspects:
-    """What two sides do not have in common, as far as hashes tell."""
+    """The keys whose rows differ between two sides, as far as hashes tell."""
 
     keys: frozenset[int]
-    """Hashes of keys."""
+    """The hashes of these keys."""
     source_rows: int
-    """Of the whole side, but for the rows of these keys; likewise below."""
+    """Rows of the source, without those of these keys; `target_rows` likewise."""
     target_rows: int
 
 
 def find_suspects(source: Side, target: Side, *, rows: int, apart: Collection[int]) -> Suspects | None:
-    """None: too much differs to be worth asking for it piece by piece. `rows`: about how many there are."""
-    count = min(max(rows // _BLOCK_ROWS, _FEWEST), _MOST_BLOCKS)
+    """The keys that may differ; None where too much differs for a search by blocks. `rows`: about how many
+    rows there are. `apart`: hashes of the target's keys that do not count."""
+    count = min(max(rows // _BLOCK_ROWS, _MIN_BLOCKS), _MAX_BLOCKS)
     here, there = both(lambda: source.blocks(count, ()), lambda: target.blocks(count, apart))
     unlike = [
         number
@@ -66,7 +68,7 @@ def find_suspects(source: Side, target: Side, *, rows: int, apart: Collection[in
 
 
 def both(one: Callable[[], One], other: Callable[[], Other]) -> tuple[One, Other]:
-    """Two databases at work at once."""
+    """Run both calls at the same time."""
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(one)
         second = other()

@@ -1,6 +1,6 @@
 """One side of a comparison: a table that a database hashes itself, as a whole, in blocks, or row by row.
 
-A block is the rows whose key's hash has the same remainder, so that no order and no collation has a say. Its
+A block is the rows whose key's hash has the same remainder, so that neither order nor collation matters. Its
 hash is the sum of its rows' hashes, which is the same in any order.
 """
 
@@ -18,8 +18,9 @@ from tidegauge.errors import OutputError
 class Block:
     rows: int
     keys: int
-    """As many as the rows, unless a key may come more than once."""
+    """As many as the rows; with `Side.repeats`, as many as the different hashes."""
     total: int
+    """The sum of the rows' hashes; with `Side.repeats`, of the different ones."""
 
     def is_like(self, other: Block) -> bool:
         return (self.keys, self.total) == (other.keys, other.total)
@@ -34,7 +35,7 @@ class Side:
     """Runs one SELECT, which sees one moment of the table."""
     words: HashWords
     table: str
-    """As FROM names it, with what makes the server read it from end to end (`HashWords.whole`)."""
+    """The table as FROM names it, with what makes the server read it from end to end (`HashWords.whole`)."""
     where: str
     row: str
     """SQL of the hash of a row."""
@@ -43,7 +44,7 @@ class Side:
     guard: str = ""
     """SQL that is true for a row that cannot be read exactly."""
     repeats: bool = False
-    """A key may be there in several versions, which count once."""
+    """Whether a key may be there in several versions, which count once."""
 
     def is_reliable(self) -> bool:
         return not self.words.check or int(self.ask(self.words.check)[0][0]) == 1
@@ -54,7 +55,7 @@ class Side:
         return self._block(found)
 
     def blocks(self, count: int, apart: Collection[int]) -> dict[int, Block]:
-        """By number; a block without rows is left out. `apart`: hashes of keys that do not count."""
+        """The blocks by number, without empty ones. `apart`: hashes of keys that do not count."""
         inner = self._select(self.row, f"{self.key} % {count} AS b", apart=apart)
         found = self.ask(f"SELECT b, {self._sums()} FROM ({inner}) AS r GROUP BY b")
         return {int(number): self._block(sums) for number, *sums in found}
@@ -77,7 +78,7 @@ class Side:
         return f"SELECT {columns} FROM {self.table} WHERE {where}"
 
     def _sums(self) -> str:
-        # The hash is named once: a server may well compute it again for each time that it is.
+        # The hash is named as seldom as possible: a server may compute it again for each mention.
         total = self.words.total("h") if not self.repeats else self.words.total("DISTINCT h")
         keys = "COUNT(DISTINCT h)" if self.repeats else "COUNT(*)"
         return f"COUNT(*), {keys}, {total}, {'SUM(g)' if self.guard else '0'}"

@@ -8,7 +8,7 @@ from tidegauge.compare.blocks.words import HashedColumn
 from tidegauge.model.canonical import SQL_HASH, SQL_TEXT, SQL_TOTAL
 
 _ARGUMENTS = 100
-"""Of one call; 127 are the limit."""
+"""Arguments in one call at most; SQLite's limit is 127."""
 
 
 class SqliteHash:

@@ -16,7 +16,7 @@ from tidegauge.storage.access import find_barrier
 
 
 def find_lacks(warehouse: Warehouse, flows: Iterable[TableFlow]) -> list[Lack] | None:
-    """None: it cannot be asked. Raises OutputUnreachable."""
+    """What the login lacks for these flows; None where that cannot be asked. Raises OutputUnreachable."""
     if isinstance(warehouse, FileWarehouse):
         assert warehouse.database.path is not None
         barrier = find_barrier(warehouse.database.path, folder=False)

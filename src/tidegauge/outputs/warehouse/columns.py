@@ -1,4 +1,4 @@
-"""The target's columns: made from the source's, and given room for what the source has learnt since."""
+"""The target's columns: made from the source's, then added to and widened as the source changes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, Wa
 
 @dataclass(frozen=True)
 class RoomInWarehouse:
-    """What the target has for a layout, now that it was made ready."""
+    """The target's columns for one layout, after the target was made ready for it."""
 
     held: Mapping[str, Field]
-    """By the name that the layout uses."""
+    """The target's column for each name that the layout uses."""
     narrow: tuple[Field, ...]
-    """Columns that hold most values of their field; the rows have to be looked at."""
+    """Columns that hold most values of their field, but not all: the staged rows have to be checked."""
     fresh: bool
-    """The target was not there before."""
+    """Whether the target was not there before."""
     columns: tuple[Field, ...] | None = None
-    """All that the target has; None: it will be made anew."""
+    """All columns of the target; None where it will be made anew."""
 
 
 def arrange(
@@ -46,8 +46,8 @@ def arrange(
     options: TableOptions,
     check_new: Callable[[WarehouseSession], None] | None = None,
 ) -> RoomInWarehouse:
-    """Make the target, or room in it. Commits. Nothing that is there is lost: what cannot be done raises
-    OutputDisagrees before anything is changed, as `check_new` does where there is no target."""
+    """Make the target, or add and widen columns in it. Commits. No data is lost: raises OutputDisagrees
+    before anything is changed where that cannot be done. `check_new` runs before a missing target is made."""
     check_names(warehouse, layout, options)
     held = warehouse.columns(session, table)
     fresh = held is None
@@ -94,7 +94,7 @@ def _make(
 def _compare(
     warehouse: Warehouse, table: TableName, layout: Layout, found: Mapping[str, Field]
 ) -> tuple[list[tuple[str, str]], list[Field]]:
-    """Columns that need another type, each with that type; and columns that hold most values, but not all."""
+    """Columns to widen, each with its new type; and columns that hold most values of their field, not all."""
     wider: list[tuple[str, str]] = []
     narrow: list[Field] = []
     for field in layout.fields:
@@ -120,7 +120,7 @@ def _compare(
 
 
 def plan_room(warehouse: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
-    """What the target will have once it is made anew."""
+    """The columns that the target will have once it is made anew."""
     check_names(warehouse, layout, options)
     made = {one.name: Field(one.name, "", one.type) for one in list_columns(warehouse, layout, options)}
     return RoomInWarehouse(made, (), fresh=True)
@@ -129,11 +129,11 @@ def plan_room(warehouse: Warehouse, layout: Layout, options: TableOptions) -> Ro
 def fits(
     warehouse: Warehouse, held: Sequence[Field], layout: Layout, options: TableOptions, shape: str | None
 ) -> bool:
-    """Whether a layout's rows have a place in a target with these columns, as it is or with more room.
+    """Whether a target with these columns can take a layout's rows, as it is or with more and wider columns.
 
-    `shape`: how it was laid out, where that is known.
+    `shape`: how the target was laid out (`shape_of`); None: not known.
     """
-    if shape is not None and not _goes_on(shape, layout, options):
+    if shape is not None and not _can_continue(shape, layout, options):
         return False
     found = {_fold(warehouse, field.name): field for field in held}
     names = {_fold(warehouse, field.name) for field in layout.fields}
@@ -150,8 +150,8 @@ def fits(
     )
 
 
-def _goes_on(shape: str, layout: Layout, options: TableOptions) -> bool:
-    """Whether a target of this shape can be written in the mode, and with the key, of today."""
+def _can_continue(shape: str, layout: Layout, options: TableOptions) -> bool:
+    """Whether a target of this shape can be written in the mode and with the key that the flow has now."""
     before = mode_of(shape)
     if before is None:
         return True
@@ -160,7 +160,7 @@ def _goes_on(shape: str, layout: Layout, options: TableOptions) -> bool:
 
 
 def shape_of(layout: Layout, options: TableOptions) -> str:
-    """How a target is laid out, for `tidegauge_commits`: the mode, and what tells its rows apart."""
+    """How a target is laid out, as text for `tidegauge_commits`: the mode and the key columns."""
     return f"{options.mode} {json.dumps(key_of(layout, options), ensure_ascii=False)}"
 
 
@@ -171,12 +171,12 @@ def mode_of(shape: str) -> Mode | None:
 
 
 def go_together(before: Mode, now: Mode) -> bool:
-    """Whether one mode can go on with what another left in the target."""
+    """Whether mode `now` can go on with a target that mode `before` filled."""
     return before is now or all(mode.one_row_per_key(OutputKind.WAREHOUSE) for mode in (before, now))
 
 
 def check_names(warehouse: Warehouse, layout: Layout, options: TableOptions) -> None:
-    """Raises OutputError for names that the target cannot tell apart, or that are its own."""
+    """Raises OutputError for names that the target cannot tell apart, or that Tidegauge uses itself."""
     seen: dict[str, str] = {}
     for field in layout.fields:
         twin = seen.setdefault(_fold(warehouse, field.name), field.name)
@@ -197,7 +197,7 @@ def check_names(warehouse: Warehouse, layout: Layout, options: TableOptions) -> 
 
 
 def list_columns(warehouse: Warehouse, layout: Layout, options: TableOptions) -> list[WarehouseColumn]:
-    """Every column of a target that is made today."""
+    """Every column with which a target is made."""
     key = layout.key if not options.mode.facts.only_adds else ()
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in key), required=field.name in key)
@@ -223,7 +223,7 @@ def list_columns(warehouse: Warehouse, layout: Layout, options: TableOptions) ->
 
 
 def key_of(layout: Layout, options: TableOptions) -> tuple[str, ...]:
-    """The columns by which each row of the target is told from all others."""
+    """The key columns of the target, with `valid_from` in a history; empty in modes without a key."""
     if not options.mode.needs_key(OutputKind.WAREHOUSE):
         return ()
     return (*layout.key, VALID_FROM) if options.mode.facts.keeps_history else layout.key
@@ -253,7 +253,7 @@ def _check_added(
 
 
 def _find_needed(layout: Layout, options: TableOptions) -> set[str]:
-    """Columns that cannot be added to rows which are there already."""
+    """Columns that every row needs, so that they cannot be added to a table that has rows."""
     return {*key_of(layout, options)} | ({*HISTORY} if options.mode.facts.keeps_history else set())
 
 

@@ -35,13 +35,13 @@ class StagedBatch:
 
     @property
     def rows(self) -> int:
-        """Those that are written."""
+        """How many staged rows the batch writes; 0 for a batch of deletes."""
         aside = self.staged.checks.quarantined + self.staged.checks.dropped if self.staged.checks else 0
         return 0 if self.batch.deletes else self.staged.rows - aside
 
     @property
     def columns(self) -> frozenset[str]:
-        """Those that it writes."""
+        """Names of the columns that the batch writes."""
         none = self.batch.deletes or self.batch.empties
         return frozenset() if none else frozenset(field.name for field in self.layout.fields)
 
@@ -51,7 +51,8 @@ class StagedBatch:
 
 
 class _RepeatedKeys(Exception):
-    """Keys that came in more than one split, of which only the engine's own constraint knew."""
+    """Keys came in more than one split, and only the engine's constraint found them. `keys`: how many rows
+    `staging.keep_last` keeps."""
 
     def __init__(self, stage: StagingTable, keys: int) -> None:
         super().__init__(stage, keys)
@@ -59,7 +60,7 @@ class _RepeatedKeys(Exception):
 
 
 def commit_batch(target: FlowTarget, what: StagedBatch) -> Receipt:
-    """The receipt of whoever committed the tag first."""
+    """Commit the staged batch; returns the receipt of whoever committed the tag first."""
     try:
         return _commit(target, what)
     except _RepeatedKeys as found:
@@ -83,7 +84,7 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
             if empties:
                 target.check.make(session, layout, outgrown=outgrown)
             receipt = _write(target, session, what, table, anew=empties, noted=known is not None)
-            gone = _drop_with_it(target, session, what, table)
+            gone = _drop_in_transaction(target, session, what, table)
             session.commit()
             target.pending = False
             if known is not None:
@@ -99,8 +100,10 @@ def _commit(target: FlowTarget, what: StagedBatch) -> Receipt:
         return receipt
 
 
-def _drop_with_it(target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName) -> bool:
-    """Drop the staged rows in the transaction that has moved them; False: that is for later."""
+def _drop_in_transaction(
+    target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName
+) -> bool:
+    """Drop the staging tables in the committing transaction; False where that has to come later."""
     if not (target.warehouse.drops_with_commit and what.staged.table):
         return False
     for one in staging.list_made(table, history=target.options.mode.facts.keeps_history):
@@ -117,7 +120,8 @@ def _write(
     anew: bool,
     noted: bool,
 ) -> Receipt:
-    """The rows and the tag, inside the transaction that has moved the head. `noted`: with the columns."""
+    """Write the rows and the tag, inside the transaction that has moved the head. `anew`: this batch has
+    removed the rows of earlier epochs. `noted`: the head already keeps the names of the batch's columns."""
     if target.warehouse.forgets_stages:
         _check_there(target, session, table, what.staged)
     if what.staged.checks is not None:
@@ -145,7 +149,7 @@ def _write(
 def _put_aside(
     target: FlowTarget, session: WarehouseSession, what: StagedBatch, table: TableName, *, anew: bool
 ) -> None:
-    """Into the quarantine; `anew`: what the target had before is gone."""
+    """Put the rows that are marked for it into the quarantine. `anew`: see `_write`."""
     facts = target.options.mode.facts
     batched = Batched(
         what.tag,
@@ -172,7 +176,7 @@ def _apply(
         if batch.deletes:
             if mode.facts.keeps_history:
                 return modes.close(session, into, stage), None
-            # A repair deletes also where a run does not; then nobody asked for marks.
+            # A repair deletes even where runs do not; rows are marked only where the flow asks for it.
             soft = target.options.deletes is Deletes.SOFT
             return modes.delete(session, into, stage, Deletes.SOFT if soft else Deletes.HARD), None
         if what.staged.checks is None:
@@ -204,8 +208,8 @@ def _find_columns(
 def _apply_checked(
     target: FlowTarget, session: WarehouseSession, into: ModeTarget, stage: StagingTable, checks: Checks
 ) -> tuple[Counts, Checks]:
-    """The rows that are not set aside. The target has none of a key whose row is: the source has that one
-    instead. A mode that keeps a history ends its version."""
+    """Write the rows that are not set aside. Where a key's row is set aside, the target's row of that key is
+    outdated and is deleted; a mode that keeps a history ends its current version instead."""
     mode, warehouse = target.options.mode, target.warehouse
     gone = 0
     if not mode.facts.keeps_history and into.aside is not None:
@@ -215,14 +219,14 @@ def _apply_checked(
         session.run(
             warehouse.delete(stage.table, set_aside(warehouse, Marks.of(target.options.expect), "t."))
         )
-    stays = _stays(into, stage, mode)
+    stays = _make_untouched_condition(into, stage, mode)
     repeated = count_repeated(target, session, stage, target.options.expect, stays)
     done = modes.APPLY[mode](session, into, stage)
     return replace(done, deleted=done.deleted + gone), checks.and_also(repeated)
 
 
-def _stays(target: ModeTarget, stage: StagingTable, mode: Mode) -> str | None:
-    """A condition on the rows of the target, called `t`, that a batch leaves as they are; None: none."""
+def _make_untouched_condition(target: ModeTarget, stage: StagingTable, mode: Mode) -> str | None:
+    """SQL condition for target rows, called `t`, that a batch leaves as they are; None: it leaves none."""
     if mode.facts.replaces_all:
         return None
     found = ["1 = 1"]
@@ -264,7 +268,7 @@ def _set_aside(target: FlowTarget, what: StagedBatch) -> str | None:
 
 
 def _is_live(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -> bool:
-    """False for batches of a lake that an earlier epoch of the target has loaded already."""
+    """False where an earlier epoch of the target has already loaded these batches of a lake."""
     (window,) = what.batch.windows
     if not isinstance(window.upto, FilesPosition):
         return True
@@ -280,7 +284,8 @@ def _is_live(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -
 
 
 def _check_there(target: FlowTarget, session: WarehouseSession, table: TableName, staged: Staged) -> None:
-    """A server that keeps no log of staging tables empties them when it comes back from a crash."""
+    """Raises OutputUnreachable where the staged rows are gone: a server that keeps no log of staging tables
+    empties them after a crash."""
     if staged.rows and not session.rows(f"SELECT 1 FROM {target.warehouse.table(table)} LIMIT 1"):
         raise OutputUnreachable(
             f"the rows staged for {target.place} are gone: its server was started anew",
@@ -296,7 +301,8 @@ def _declare_key(target: FlowTarget, session: WarehouseSession, what: StagedBatc
 
 
 def _find_committed(target: FlowTarget, session: WarehouseSession, what: StagedBatch) -> Receipt:
-    """Why the head did not move: the batch is there already, or it cannot come now."""
+    """The receipt of the batch, where the head did not move because it is there already. Raises
+    OutputDisagrees where another batch is there, or this one cannot be the next."""
     tag = what.tag
     found = target.commits.find(session, tag)
     theirs = target.receipt(session, tag)

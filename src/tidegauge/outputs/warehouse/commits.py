@@ -2,16 +2,16 @@
 
 `tidegauge_commits` is in the target's schema. An epoch's own row, its *head*, has `seq` 0 and counts its
 batches in `last_seq`. Whoever commits batch n first moves that count from n-1 to n, in the transaction that
-also writes the rows and the batch's row: one statement that every engine makes others wait for, or fail at,
-and that needs no key which the engine would have to enforce. It moves only while the epoch is not `closed`,
-and a later epoch closes all earlier heads in the transaction that makes its own; so of a late writer and a
-new epoch one comes first, and the other sees it.
+also writes the rows and the batch's row. That is one UPDATE: on every engine a second session waits for it or
+fails, and no key has to be enforced for it. The count moves only while the epoch is not `closed`, and a later
+epoch closes all earlier heads in the transaction that makes its own; so of a late writer and a new epoch one
+comes first, and the other sees it.
 
-A head also keeps the names of the columns that its batches wrote: of a column that the rows no longer have,
-the target alone does not tell whether it was the source's or somebody added it by hand.
+A head also keeps the names of the columns that its batches wrote. Without them, a column that the rows no
+longer have could be either the source's or one that somebody added to the target by hand.
 
-The head of a full refresh is of another kind: its first batch takes away what is there, in the transaction
-that brings its own rows, so that readers see the old ones until then.
+The head of a full refresh is of another kind: its first batch removes the rows of earlier epochs, in the
+transaction that writes its own, so that readers see the old rows until then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseSession
 
 _TRIES = 8
 _ROOM = 60_000
-"""Bytes that the text of every engine holds; the names of more columns than that are not kept."""
+"""Bytes that a text column of every engine holds; a longer list of column names is not kept."""
 
 
 class Commits(CommitsTable):
@@ -53,7 +53,7 @@ class Commits(CommitsTable):
                     self._warehouse.lock(session, self.table)
                     heads = self.heads(session)
                 if not heads:
-                    # Under the lock, or as the one whom the key lets.
+                    # Only one session succeeds: the one that has the lock, or else the first, by the key.
                     heads = (Head(0, 0, closed=False, continues=None, reason=""),)
                     self._insert_head(session, heads[0])
                     session.commit()
@@ -61,8 +61,8 @@ class Commits(CommitsTable):
                     session.rollback()
                 return heads
             except OutputError as error:
-                # Two sessions that make one table, or one row, get in each other's way on some engines: the
-                # slower one is refused at once, and then finds it made.
+                # On some engines two sessions cannot make one table, or one row, at the same time: the slower
+                # one gets an error at once, and finds it made when it tries again.
                 session.rollback()
                 final = isinstance(error, OutputDisagrees | OutputUnreachable) and not isinstance(
                     error, Overtaken
@@ -72,36 +72,36 @@ class Commits(CommitsTable):
                 sleep(random.uniform(0, 0.1 * attempt))  # noqa: S311 - only spreads them
 
     def heads(self, session: WarehouseSession) -> tuple[Head, ...]:
-        """Of every epoch, in order."""
+        """The heads of all epochs of the flow, in order."""
         return self._find_heads(session)
 
     def _find_heads(self, session: WarehouseSession, *, owned: bool = False) -> tuple[Head, ...]:
-        """`owned`: raises OutputDisagrees where the target belongs to another flow."""
+        """`owned`: raise OutputDisagrees where the target belongs to another flow."""
         kept = (WRITTEN,) if WRITTEN in self._kept_columns else ()
         columns = self._names(*HEAD_COLUMNS, "flow_key", "pipeline", "flow", *kept)
-        mine, values = self._is("flow_key"), [0, self._key]
+        mine, values = self._eq("flow_key"), [0, self._key]
         if owned:
-            mine, values = f"({mine} OR {self._is('target')})", [*values, self._target]
+            mine, values = f"({mine} OR {self._eq('target')})", [*values, self._target]
         found = session.rows(
-            f"SELECT {columns} FROM {self._name} WHERE {self._is('seq')} AND {mine}"
+            f"SELECT {columns} FROM {self._name} WHERE {self._eq('seq')} AND {mine}"
             f" ORDER BY {self._names('epoch')}",
             values,
         )
         size = len(HEAD_COLUMNS)
         for key, pipeline, flow in (row[size : size + 3] for row in found):
             if key != self._key:
-                raise self._belongs_to(pipeline, flow)
+                raise self._make_owner_error(pipeline, flow)
         return tuple(head_of(row[:size], *row[size + 3 :]) for row in found)
 
     def advance(self, session: WarehouseSession, tag: Tag, written: str | None = None) -> bool:
-        """Move the head from the batch before to this one; False: it does not stand there, or is closed.
+        """Move the head from the batch before to this one; False where the head is elsewhere or closed.
 
-        `written`: what it keeps from now on of the columns that its batches wrote.
+        `written`: the column names that the head keeps from now on (`show_written`); None: those that it has.
         """
-        more, values = ("", ()) if written is None else (f", {self._is(WRITTEN)}", (written,))
+        more, values = ("", ()) if written is None else (f", {self._eq(WRITTEN)}", (written,))
         hit = session.run(
-            f"UPDATE {self._name} SET {self._is('last_seq')}{more} WHERE {self._is('flow_key')} AND"
-            f" {self._is('epoch')} AND {self._is('seq')} AND {self._is('closed')} AND {self._is('last_seq')}",
+            f"UPDATE {self._name} SET {self._eq('last_seq')}{more} WHERE {self._eq('flow_key')} AND"
+            f" {self._eq('epoch')} AND {self._eq('seq')} AND {self._eq('closed')} AND {self._eq('last_seq')}",
             (tag.seq, *values, self._key, tag.epoch, 0, 0, tag.seq - 1),
         )
         if hit > 1:
@@ -112,10 +112,10 @@ class Commits(CommitsTable):
         return hit == 1
 
     def find_written(self, session: WarehouseSession) -> frozenset[str]:
-        """Columns that batches of this flow wrote, in whatever epoch, as far as that was kept."""
+        """Names of the columns that this flow's batches wrote in any epoch, as far as heads keep them."""
         found = session.rows(
             f"SELECT {self._names(WRITTEN)} FROM {self._name}"
-            f" WHERE {self._is('flow_key')} AND {self._is('seq')}",
+            f" WHERE {self._eq('flow_key')} AND {self._eq('seq')}",
             (self._key, 0),
         )
         return self.parse_written(text for (text,) in found)
@@ -135,13 +135,13 @@ class Commits(CommitsTable):
         if text is None:
             return
         session.run(
-            f"UPDATE {self._name} SET {self._is(WRITTEN)}"
-            f" WHERE {self._is('flow_key')} AND {self._is('epoch')} AND {self._is('seq')}",
+            f"UPDATE {self._name} SET {self._eq(WRITTEN)}"
+            f" WHERE {self._eq('flow_key')} AND {self._eq('epoch')} AND {self._eq('seq')}",
             (text, self._key, epoch, 0),
         )
 
     def record(self, session: WarehouseSession, receipt: Receipt, kind: str, shape: str) -> None:
-        """`shape`: how the target is laid out, as `columns.shape_of` says it."""
+        """Insert the row of a committed batch. `shape`: how the target is laid out (`columns.shape_of`)."""
         windows = json.dumps([window_to_dict(one) for one in receipt.windows], ensure_ascii=False)
         self._insert(
             session,
@@ -161,14 +161,14 @@ class Commits(CommitsTable):
         )
 
     def shape(self, session: WarehouseSession, heads: Sequence[Head]) -> str | None:
-        """How the target is laid out, as the newest batch says; or as whoever made it since says, for an
-        epoch that has no batch yet. None: not known. Call `is_there` first."""
+        """How the target is laid out, as the newest batch kept it; or as `note_shape` did, for an epoch that
+        has no batch yet. None: not known. Call `is_there` first."""
         places = [(head.epoch, 0) for head in heads[-1:] if head.is_pending]
         places += [(head.epoch, head.last_seq) for head in heads[::-1] if head.last_seq][:1]
         for epoch, seq in places if SHAPE in self._kept_columns else ():
             found = session.rows(
-                f"SELECT {self._names(SHAPE)} FROM {self._name} WHERE {self._is('flow_key')}"
-                f" AND {self._is('epoch')} AND {self._is('seq')}",
+                f"SELECT {self._names(SHAPE)} FROM {self._name} WHERE {self._eq('flow_key')}"
+                f" AND {self._eq('epoch')} AND {self._eq('seq')}",
                 (self._key, epoch, seq),
             )
             if found and found[0][0] is not None:
@@ -176,30 +176,30 @@ class Commits(CommitsTable):
         return None
 
     def note_shape(self, session: WarehouseSession, shape: str) -> None:
-        """Keep that the target was made just now, for an epoch that is to fill it."""
+        """Keep the shape of a target that was just made, for the epoch that is to fill it."""
         session.run(
-            f"UPDATE {self._name} SET {self._is(SHAPE)} WHERE {self._is('flow_key')} AND {self._is('seq')}"
-            f" AND {self._is('last_seq')} AND {self._is('closed')}",
+            f"UPDATE {self._name} SET {self._eq(SHAPE)} WHERE {self._eq('flow_key')} AND {self._eq('seq')}"
+            f" AND {self._eq('last_seq')} AND {self._eq('closed')}",
             (shape, self._key, 0, 0, 0),
         )
 
     def count_kept(self, session: WarehouseSession, epochs: Sequence[int]) -> int:
-        """How many rows the batches of these epochs have left in the target, at the least."""
+        """How many rows the batches of these epochs left in the target, at least: inserted less deleted."""
         listed = ", ".join(map(str, epochs))
         ((rows,),) = session.rows(
             f"SELECT SUM(COALESCE({self._names('inserted')}, 0) - COALESCE({self._names('deleted')}, 0))"
-            f" FROM {self._name} WHERE {self._is('flow_key')} AND {self._names('seq')} > 0"
+            f" FROM {self._name} WHERE {self._eq('flow_key')} AND {self._names('seq')} > 0"
             f" AND {self._names('epoch')} IN ({listed})",
             (self._key,),
         )
         return int(rows or 0)
 
     def find(self, session: WarehouseSession, tag: Tag) -> tuple[Receipt, str] | None:
-        """The committed batch and its kind."""
+        """The receipt of a committed batch and the batch's kind; None where it is not there."""
         columns = self._names(*self._batch_columns)
         found = session.rows(
-            f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND {self._is('epoch')} AND"
-            f" {self._is('seq')}",
+            f"SELECT {columns} FROM {self._name} WHERE {self._eq('flow_key')} AND {self._eq('epoch')} AND"
+            f" {self._eq('seq')}",
             (self._key, tag.epoch, tag.seq),
         )
         return self._batch_of(tag, found[0]) if found else None
@@ -207,13 +207,13 @@ class Commits(CommitsTable):
     def find_in_line(
         self, session: WarehouseSession, tag: Tag
     ) -> tuple[tuple[Receipt, str] | None, Head | None]:
-        """The committed batch with its kind, and the first head of a later epoch, as they are at one and the
-        same moment: that is what one statement sees."""
+        """The committed batch with its kind, and the first head of a later epoch, both of the same moment,
+        because one statement reads them. None for what is not there."""
         columns = self._names("seq", *HEAD_COLUMNS, *self._batch_columns)
         found = session.rows(
-            f"SELECT {columns} FROM {self._name} WHERE {self._is('flow_key')} AND"
-            f" (({self._is('epoch')} AND {self._is('seq')}) OR"
-            f" ({self._is('seq')} AND {self._names('epoch')} > {self._warehouse.mark}))"
+            f"SELECT {columns} FROM {self._name} WHERE {self._eq('flow_key')} AND"
+            f" (({self._eq('epoch')} AND {self._eq('seq')}) OR"
+            f" ({self._eq('seq')} AND {self._names('epoch')} > {self._warehouse.mark}))"
             f" ORDER BY {self._names('epoch')}",
             (self._key, tag.epoch, tag.seq, 0, tag.epoch),
         )
@@ -257,10 +257,10 @@ class Commits(CommitsTable):
         return receipt, kind
 
     def windows(self, session: WarehouseSession, epoch: int) -> dict[int, str]:
-        """Of every batch of an epoch by its number, as they were kept."""
+        """The windows of every batch of an epoch, as JSON, by the batch's number."""
         found = session.rows(
-            f"SELECT {self._names('seq', 'windows')} FROM {self._name} WHERE {self._is('flow_key')} AND"
-            f" {self._is('epoch')} AND {self._names('seq')} > 0 ORDER BY {self._names('seq')}",
+            f"SELECT {self._names('seq', 'windows')} FROM {self._name} WHERE {self._eq('flow_key')} AND"
+            f" {self._eq('epoch')} AND {self._names('seq')} > 0 ORDER BY {self._names('seq')}",
             (self._key, epoch),
         )
         return {int(seq): windows for seq, windows in found}
@@ -268,35 +268,36 @@ class Commits(CommitsTable):
     def any_batch(self, session: WarehouseSession) -> bool:
         return bool(
             session.rows(
-                f"SELECT 1 FROM {self._name} WHERE {self._is('flow_key')}"
+                f"SELECT 1 FROM {self._name} WHERE {self._eq('flow_key')}"
                 f" AND {self._names('seq')} > 0 LIMIT 1",
                 (self._key,),
             )
         )
 
     def find_gap(self, session: WarehouseSession, continues: tuple[int, int]) -> str | None:
+        """What is missing of an epoch up to a batch (epoch, last batch), in words; None where nothing is."""
         epoch, upto = continues
         head = next((head for head in self.heads(session) if head.epoch == epoch), None)
         if head is None:
             return f"epoch {epoch}" if epoch or upto else None
         found = session.rows(
-            f"SELECT {self._names('seq')} FROM {self._name} WHERE {self._is('flow_key')}"
-            f" AND {self._is('epoch')} AND {self._names('seq')} BETWEEN 1 AND {self._warehouse.mark}",
+            f"SELECT {self._names('seq')} FROM {self._name} WHERE {self._eq('flow_key')}"
+            f" AND {self._eq('epoch')} AND {self._names('seq')} BETWEEN 1 AND {self._warehouse.mark}",
             (self._key, epoch, upto),
         )
         there = {int(seq) for (seq,) in found}
         return next((f"batch {seq} of epoch {epoch}" for seq in range(1, upto + 1) if seq not in there), None)
 
     def open(self, session: WarehouseSession, head: Head) -> bool:
-        """Close every earlier epoch and begin this one; False: it was begun already, with the same meaning.
+        """Close all earlier epochs and begin this one; False where it was begun before with the same meaning.
 
-        Raises OutputDisagrees where it was begun with another, a later one is there, or what it continues
-        is not.
+        Raises OutputDisagrees where it was begun with another meaning, a later epoch is there, or a batch
+        that it continues is missing.
         """
         self._warehouse.lock(session, self.table)
-        # First of all, so that a writer of an earlier epoch is either through or waits for us.
+        # First of all, so that a writer of an earlier epoch has either committed or waits for us.
         session.run(
-            f"UPDATE {self._name} SET {self._is('closed')} WHERE {self._is('flow_key')} AND {self._is('seq')}"
+            f"UPDATE {self._name} SET {self._eq('closed')} WHERE {self._eq('flow_key')} AND {self._eq('seq')}"
             f" AND {self._names('epoch')} < {self._warehouse.mark}",
             (1, self._key, 0, head.epoch),
         )
@@ -321,7 +322,7 @@ class Commits(CommitsTable):
                 hint="bring the rows back, or reset the watermark, which continues nothing",
             )
         if heads and heads[-1].is_pending:
-            # What a full refresh was going to take away goes with the first batch of this epoch.
+            # The rows that a full refresh was going to remove are removed by the first batch of this epoch.
             head = replace(head, empties=True)
         self._insert_head(session, head)
         return True
@@ -342,7 +343,7 @@ class Commits(CommitsTable):
 
 
 def show_written(known: frozenset[str], columns: Iterable[str]) -> str | None:
-    """What a head keeps once these columns were written too; None: what it has."""
+    """The JSON that a head keeps once these columns are written too; None: it keeps what it has."""
     names = known.union(columns)
     text = json.dumps(sorted(names))
     return None if names == known or len(text) > _ROOM else text

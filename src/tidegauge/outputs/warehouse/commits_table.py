@@ -18,7 +18,7 @@ WRITTEN, SHAPE, CHECKS = "written", "shape", "checks"
 
 
 class CommitsTable:
-    """As one flow sees it. Every method works inside the session's transaction unless it says otherwise."""
+    """The table as one flow uses it. Methods work in the session's transaction unless they say otherwise."""
 
     def __init__(self, warehouse: Warehouse, target: TableName, pipeline: str, flow: str) -> None:
         self._warehouse = warehouse
@@ -31,8 +31,8 @@ class CommitsTable:
         self._made = False
 
     def is_there(self, session: WarehouseSession) -> bool:
-        """Once `make` was called, the catalogue is not asked again, which is slow where there are many
-        tables: should somebody drop it since, every statement about it fails."""
+        """Whether the table exists. After `make_table` the catalogue is not asked again, because that is slow
+        where there are many tables: if somebody drops the table meanwhile, every statement on it fails."""
         if self._made:
             return True
         held = self._warehouse.columns(session, self.table)
@@ -40,47 +40,48 @@ class CommitsTable:
         return held is not None
 
     def is_complete(self, session: WarehouseSession) -> bool:
-        """Whether it is there as this version makes it."""
+        """Whether the table exists with all columns that this version writes."""
         return self.is_there(session) and {WRITTEN, SHAPE, CHECKS} <= self._kept_columns
 
     @property
     def owner(self) -> tuple[str, str]:
-        """What the rows of this flow have in `flow_key` and `target`."""
+        """The values of `flow_key` and `target` in this flow's rows."""
         return self._key, self._target
 
     def ask_for(self, epoch: int, seq: int) -> tuple[str, tuple[object, ...]]:
-        """The condition for an epoch's head and one of its batches, and its values."""
+        """SQL condition for an epoch's head and one of its batches, and the condition's values."""
         mark = self._warehouse.mark
         return (
-            f"{self._is('flow_key')} AND {self._is('epoch')} AND {self._names('seq')} IN ({mark}, {mark})",
+            f"{self._eq('flow_key')} AND {self._eq('epoch')} AND {self._names('seq')} IN ({mark}, {mark})",
             (self._key, epoch, 0, seq),
         )
 
     def find_rows(
         self, session: WarehouseSession, where: str, values: Sequence[object]
     ) -> list[tuple[Any, ...]]:
-        """Key, target, batch, last batch, whether closed and shape of rows, of whatever flow."""
+        """`flow_key`, `target`, `seq`, `last_seq`, `closed` and `shape` of the rows that fulfil a condition,
+        of any flow."""
         found = self._names("flow_key", "target", "seq", "last_seq", "closed", SHAPE)
         return session.rows(f"SELECT {found} FROM {self._name} WHERE {where}", tuple(values))
 
     def find_owners(
         self, session: WarehouseSession, owners: Sequence[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        """Of all epochs, the `owner` of those that have the flow or the target of one of these."""
+        """The `owner` of every head whose flow or target is that of one of these owners."""
         marks = ", ".join([self._warehouse.mark] * len(owners))
         found = session.rows(
-            f"SELECT {self._names('flow_key', 'target')} FROM {self._name} WHERE {self._is('seq')}"
+            f"SELECT {self._names('flow_key', 'target')} FROM {self._name} WHERE {self._eq('seq')}"
             f" AND ({self._names('flow_key')} IN ({marks}) OR {self._names('target')} IN ({marks}))",
             (0, *(key for key, _ in owners), *(target for _, target in owners)),
         )
         return {(str(key), str(target)) for key, target in found}
 
     def keeps_written(self, session: WarehouseSession) -> bool:
-        """False for a table that an older version made, until `make` was called."""
+        """Whether the table has the column `written`; `make_table` adds it to one of an older version."""
         return self.is_there(session) and WRITTEN in self._kept_columns
 
     def make_table(self, session: WarehouseSession) -> None:
-        """The table, or what it lacks. Commits. One look does for all flows of a command."""
+        """Make the table, or add the columns that it lacks, once for all flows of a command. Commits."""
         where = self._warehouse.database
         seen = ("commits", where.engine, where.path, where.host, where.port, where.database, self.table)
         if is_noted(*seen):
@@ -100,7 +101,7 @@ class CommitsTable:
         self._kept_columns |= {WRITTEN, SHAPE, CHECKS}
         self._made = True
 
-    def _belongs_to(self, pipeline: str, flow: str) -> OutputDisagrees:
+    def _make_owner_error(self, pipeline: str, flow: str) -> OutputDisagrees:
         return OutputDisagrees(
             f"{self._target} belongs to the flow {flow} of the pipeline {pipeline}",
             hint="two flows cannot write one table: give this one another name with `rename:`",
@@ -148,5 +149,6 @@ class CommitsTable:
     def _names(self, *columns: str) -> str:
         return ", ".join(map(self._warehouse.name, columns))
 
-    def _is(self, column: str) -> str:
+    def _eq(self, column: str) -> str:
+        """SQL `column = ?`, as a condition or an assignment."""
         return f"{self._warehouse.name(column)} = {self._warehouse.mark}"

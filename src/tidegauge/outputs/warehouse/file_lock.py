@@ -20,7 +20,7 @@ class FileLock:
         self._locked = False
 
     def acquire(self) -> None:
-        """Does nothing where this session has it already."""
+        """Take the lock; do nothing where this session has it already."""
         if not self._locked:
             self._lock.acquire()
             self._locked = True

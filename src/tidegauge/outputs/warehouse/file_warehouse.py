@@ -1,4 +1,4 @@
-"""What warehouses have in common that are one file on this machine."""
+"""What is common to warehouses that are one file on this machine."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class FileWarehouse(Warehouse):
 
     @abstractmethod
     def look(self) -> None:
-        """Open the file and change nothing. Raises OutputUnreachable where a run could not write to it now,
-        because it is no such database or another process has it."""
+        """Open the file and change nothing. Raises OutputUnreachable where a run could not write to it now:
+        it is no database of this engine, or another process has it."""
 
     def cannot_open(self, said: str, *, held: bool) -> OutputUnreachable:
-        """`held`: another process has the file, so trying again may help."""
+        """The error to raise. `held`: another process has the file, so trying again may help."""
         title = FACTS[self.database.engine].title
         return OutputUnreachable(
             f"the {title} file {self._path} cannot be opened: {said}",

@@ -16,13 +16,13 @@ _FLOATS = ("float", "double")
 
 class Verdict(StrEnum):
     HOLDS = "holds"
-    """Every value of the field."""
+    """The column holds every value of the field."""
     WIDEN = "widen"
-    """After the column was given the type in `Fit.type`."""
+    """The column holds every value once it has the type in `Fit.type`."""
     NARROW = "narrow"
-    """Most values, and the type cannot be changed: values that `misfit` finds stop the batch."""
+    """The column holds most values and cannot be changed: a value that `misfit` finds stops the batch."""
     REFUSED = "refused"
-    """No value: it is another kind of column."""
+    """The column is of another kind and cannot be used for the field."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Fit:
 
 
 def by_type(held: Field, field: Field, wanted: str) -> Fit:
-    """By Spark's types, and where a column limits the length of text, by that of the source's column."""
+    """The fit by Spark's types; where the column limits the length of text, by the length of the source's
+    column. `wanted`: the type to widen to."""
     limit = length(held)
     if limit is not None and field.type == "string":
         brought = length(field)
@@ -45,14 +46,14 @@ def by_type(held: Field, field: Field, wanted: str) -> Fit:
 
 
 def same_kind(held: str, brought: str) -> bool:
-    """Whether some values of one are values of the other."""
+    """Whether the two types have values in common: both are exact numbers, or both are floats."""
     if _digits(held) and _digits(brought):
         return True
     return held in _FLOATS and brought in _FLOATS
 
 
 def length(held: Field) -> int | None:
-    """Of `varchar(20)`; None where there is no limit."""
+    """The longest text that a column holds, 20 for `varchar(20)`; None where there is no limit."""
     match = _LENGTH.search(held.source_type)
     return int(match[1]) if match and held.type == "string" else None
 
@@ -72,5 +73,5 @@ def misfit(held: Field, value: str) -> str:
 
 
 def _digits(name: str) -> tuple[int, int] | None:
-    """Of a decimal, or of the decimal that a whole number's type would be; None for every other type."""
+    """Precision and scale of a decimal, or of an integer type taken as a decimal; None for other types."""
     return parse_decimal(name) or ((INTEGER_DIGITS[name], 0) if name in INTEGER_DIGITS else None)

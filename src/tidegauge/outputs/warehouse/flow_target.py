@@ -31,9 +31,10 @@ class FlowTarget:
         self.quarantine = WarehouseQuarantine(warehouse, self.table, flow.pipeline, flow.name)
         self.input = flow.input
         self.pending = False
-        """When it was made ready, what is there was still of an earlier epoch than the newest."""
+        """Whether the target, when last looked at, still had the rows that the newest epoch's first batch
+        removes."""
         self.dropped = ""
-        """The staging table that was dropped last, with all that belongs to it."""
+        """The staging table that was dropped last, with its helper tables."""
         self._ready = False
         self._written: tuple[tuple[int, int], frozenset[str]] = ((-1, -1), frozenset())
         self._columns: tuple[str, tuple[Field, ...] | None] = ("", None)
@@ -44,7 +45,7 @@ class FlowTarget:
 
     @property
     def our_columns(self) -> frozenset[str]:
-        """Columns that the source does not have."""
+        """Names of the columns that Tidegauge adds to those of the source."""
         return OURS | (frozenset(HISTORY) if self.options.mode.facts.keeps_history else frozenset())
 
     @contextmanager
@@ -64,8 +65,8 @@ class FlowTarget:
                 self.make_ready(session)
 
     def make_ready(self, session: WarehouseSession) -> tuple[Head, ...] | None:
-        """Make `tidegauge_commits`, and clear away what dead attempts left; only the first time. The heads of
-        its epochs, if they were looked at just now."""
+        """On the first call make `tidegauge_commits`, clear away what dead attempts left, and return the
+        heads of all epochs; None on later calls."""
         if self._ready:
             return None
         heads = self.commits.make(session)
@@ -81,26 +82,28 @@ class FlowTarget:
         return heads
 
     def note_columns(self, stage: str, columns: tuple[Field, ...] | None) -> None:
-        """What it had, and has, for the rows of a staging table; None: it is made anew for them."""
+        """Remember the target's columns as they are for the rows of a staging table; None: not known, or the
+        target is made anew for them."""
         self._columns = stage, columns
 
     def recall_columns(self, stage: str) -> tuple[Field, ...] | None:
-        """As they were noted; None: the target has to be asked."""
+        """The columns that `note_columns` got for this staging table; None: the target has to be asked."""
         noted, columns = self._columns
         return columns if stage and noted == stage else None
 
     def known_written(self, tag: Tag) -> frozenset[str] | None:
-        """The columns that batches before this one wrote; None: to be asked. What was known when the head
-        stood at the batch right before is true of whoever moves it from there: nothing came between."""
+        """Names of the columns that batches before this one wrote; None: the warehouse has to be asked. What
+        was known when the head stood at the batch right before is still true for whoever moves the head from
+        there."""
         before, known = self._written
         return known if before == (tag.epoch, tag.seq - 1) else None
 
     def note_written(self, tag: Tag, columns: frozenset[str]) -> None:
-        """Once the batch is committed."""
+        """Remember, once the batch is committed, the names of all columns written so far."""
         self._written = (tag.epoch, tag.seq), columns
 
     def named(self, name: str) -> str:
-        """A column's name as it is compared: in small letters, where their case does not count."""
+        """A column's name in the form in which names are compared: lower case where case does not count."""
         return name.lower() if self.warehouse.folds_case else name
 
     def find_vanished(
@@ -115,10 +118,11 @@ class FlowTarget:
         return tuple(field for field in rest if self.named(field.name) in written)
 
     def receipt(self, session: WarehouseSession, tag: Tag) -> Receipt | None:
-        """Of a committed batch. Raises OutputDisagrees once a later epoch is open.
+        """The receipt of a committed batch; None where it is not there. Raises OutputDisagrees once a later
+        epoch is open.
 
-        Both are read at one moment. Read apart, the batch would have to come first, for the reason that
-        `outputs.lake.output.ParquetOutput` gives.
+        The batch and the later epoch are read at one moment. In two statements, the batch would have to be
+        read first, for the reason that `outputs.lake.output.ParquetOutput` gives.
         """
         if not self.commits.is_there(session):
             return None

@@ -1,4 +1,4 @@
-"""The heads of a target's epochs, and the words in which `tidegauge_commits` keeps what a batch was."""
+"""The heads of a target's epochs, and the kinds of batches and heads that `tidegauge_commits` keeps."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Head:
     continues: tuple[int, int] | None
     reason: str
     empties: bool = False
-    """Its first batch takes away what earlier epochs left."""
+    """Whether the epoch's first batch removes the rows that earlier epochs left."""
     written: str | None = field(default=None, compare=False, repr=False)
-    """The columns that its batches wrote, as JSON; None also where that was not asked for."""
+    """Names of the columns that the epoch's batches wrote, as JSON; None where none are kept or were read."""
 
     @property
     def is_pending(self) -> bool:
-        """What is there is still of earlier epochs, and goes."""
+        """Whether the target still has the rows of earlier epochs, and the first batch is to remove them."""
         return self.empties and not self.last_seq
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ HEAD_COLUMNS = ("epoch", "last_seq", "closed", "continues_epoch", "continues_upt
 
 
 def head_of(row: Sequence[Any], written: str | None = None) -> Head:
-    """By a row of these columns."""
+    """The head that a row of `HEAD_COLUMNS` describes."""
     epoch, last, closed, of, upto, reason, kind = row
     return Head(
         int(epoch),
@@ -67,7 +67,7 @@ def kind_of(batch: Batch) -> str:
 
 
 def find_followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:
-    """The epochs whose batches are in the target, this one the last; none: no batch counts yet."""
+    """The epochs whose batches make up the target in this epoch, newest first; empty where there are none."""
     by_epoch = {head.epoch: head for head in heads}
     found: list[int] = []
     head, upto = by_epoch.get(epoch), None

@@ -1,4 +1,4 @@
-"""The history of keys, rebuilt from what the target knows of them and from the staged rows: one statement."""
+"""One statement that rebuilds the history of keys from the target's versions of them and the staged rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tidegauge.outputs.warehouse.warehouse import StagingTable
 
 
 def rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor: str) -> str:
+    """SQL that fills `history` with all versions of the staged keys; `modes.scd2` says by which rules."""
     warehouse = target.warehouse
     fields = (*stage.fields, *target.vanished)
     place = {field.name: f"c{number}" for number, field in enumerate(fields)}
@@ -23,7 +24,7 @@ def rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor:
         f" ROW_NUMBER() OVER (PARTITION BY {key}, at_, gone_ ORDER BY ord_ DESC)"
         f" AS r_ FROM ({known} UNION ALL {staged}) AS e_"
     )
-    # A row that was read up to the moment it was seen gone at came before that.
+    # A row and a delete of the same moment: the row came first.
     window = f"OVER (PARTITION BY {key} ORDER BY at_, gone_)"
     before = "".join(f", LAG({alias}) {window} AS p{alias}" for alias in compared)
     chain = (
@@ -51,13 +52,13 @@ def rebuild(target: ModeTarget, stage: StagingTable, history: TableName, cursor:
 
 
 def _select_known(target: ModeTarget, stage: StagingTable, place: Mapping[str, str]) -> str:
-    """What the target has of the staged keys, as events: where each version begins, and where one was closed,
-    which is where it ends and no other begins."""
+    """The target's versions of the staged keys, as events: where each version begins, and where one was
+    closed, that is, ends without another one beginning there."""
     warehouse = target.warehouse
     start, end = f"t.{warehouse.name(VALID_FROM)}", f"t.{warehouse.name(VALID_TO)}"
     picked = ", ".join(f"t.{warehouse.name(name)} AS {alias}" for name, alias in place.items())
     mine = ", ".join(f"t.{warehouse.name(name)}" for name in stage.key)
-    said, joined = _find_said(target, stage) if target.checked else ("", "")
+    said, joined = _join_staged_moments(target, stage) if target.checked else ("", "")
     held = (
         f"(SELECT {picked}, {start} AS from_, {end} AS to_,"
         f" LEAD({start}) OVER (PARTITION BY {mine} ORDER BY {start}) AS follows_{said}"
@@ -72,9 +73,9 @@ def _select_known(target: ModeTarget, stage: StagingTable, place: Mapping[str, s
     )
 
 
-def _find_said(target: ModeTarget, stage: StagingTable) -> tuple[str, str]:
-    """Columns that are 1 where the staged rows have a word of their own on the moment at which a known
-    version begins or ends, and the joins that they need."""
+def _join_staged_moments(target: ModeTarget, stage: StagingTable) -> tuple[str, str]:
+    """Columns that are 1 where a staged row has the very moment at which a known version begins or ends, and
+    the joins that they need."""
     warehouse = target.warehouse
     assert target.cursor is not None
     cursor = warehouse.name(target.cursor)
@@ -91,7 +92,7 @@ def _find_said(target: ModeTarget, stage: StagingTable) -> tuple[str, str]:
 
 
 def _select_staged(target: ModeTarget, stage: StagingTable, cursor: str, place: Mapping[str, str]) -> str:
-    """The staged rows as events. One that the target has just so keeps its value in a vanished column."""
+    """The staged rows as events. A row that the target has unchanged keeps its values in vanished columns."""
     warehouse = target.warehouse
     values = {field.name: f"s.{warehouse.name(field.name)}" for field in stage.fields}
     source = f"{warehouse.table(stage.table)} AS s"

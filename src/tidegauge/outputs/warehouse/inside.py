@@ -1,4 +1,4 @@
-"""Rows that are in the warehouse already: they go into the staging table by one statement of its own."""
+"""Rows that are in the warehouse already: one statement of the warehouse puts them into the staging table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidegauge.outputs.warehouse.warehouse import (
 def fill_stage(
     warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, inside: RowsInside
 ) -> int:
-    """Make the staging table and fill it; how many rows there are. Commits.
+    """Make the staging table and fill it; returns the number of rows. Commits.
 
     A row with a value that cannot be held exactly gets a number below 0 for its split, in the statement that
-    reads it: whoever looked for such rows by another one would see another moment of the table.
+    reads it: a second statement that looked for such rows would see another moment of the table.
     """
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
@@ -47,8 +47,9 @@ def fill_stage(
 
 
 def _check_types(session: WarehouseSession, stage: StagingTable, inside: RowsInside) -> None:
-    """The columns still have the types that the batch was described with: a database rounds what does not fit
-    without a word. Who has read a table keeps others from changing it until the transaction ends."""
+    """Raises SourceError where a column no longer has the type that the batch was described with: a database
+    silently rounds what does not fit. The read of the table keeps others from changing it until the
+    transaction ends."""
     now = {str(name): str(kind) for name, kind, *_ in session.rows(inside.types)}
     for field in stage.fields:
         if field.name not in inside.masked and now.get(field.name) != field.source_type:
@@ -69,7 +70,7 @@ def check_readable(warehouse: Warehouse, session: WarehouseSession, inside: Rows
 
 
 def _explain(warehouse: Warehouse, inside: RowsInside, error: OutputError) -> OutputError | SourceError:
-    """One session reads the source and writes the target: the user has to hear which of them it was."""
+    """The error, saying whether source or target is at fault: one session reads one and writes the other."""
     database = warehouse.database
     if isinstance(error, Denied):
         login = database.role or database.user

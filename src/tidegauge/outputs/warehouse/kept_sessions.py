@@ -21,7 +21,7 @@ from tidegauge.storage.kept_open import LINGER, may_stay_open
 
 
 @dataclass(frozen=True, eq=False)
-class _Idle:
+class _IdleSession:
     warehouse: Warehouse
     session: WarehouseSession
     since: float
@@ -33,13 +33,13 @@ class _Idle:
 _guard = threading.Condition()
 _commands = 0
 _watching = False
-_idle: list[_Idle] = []
-_done: set[tuple[Hashable, ...]] = set()
+_idle: list[_IdleSession] = []
+_noted: set[tuple[Hashable, ...]] = set()
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Nothing stays open when the block ends."""
+    """Keep sessions open after use while the block lasts; close them all when the last such block ends."""
     global _commands, _watching
     with _guard:
         _commands += 1
@@ -53,36 +53,36 @@ def kept_open() -> Iterator[None]:
             _commands -= 1
             over = [] if _commands else _take_out()
             if not _commands:
-                _done.clear()
+                _noted.clear()
             _guard.notify_all()
         _close(over)
 
 
 def is_first(*work: str) -> bool:
-    """Whether nobody has begun this work since the command began; outside a command nobody ever has."""
+    """Whether this work is begun for the first time in this command; outside a command always True."""
     with _guard:
-        if work in _done:
+        if work in _noted:
             return False
         if _commands:
-            _done.add(work)
+            _noted.add(work)
         return True
 
 
 def note(*fact: Hashable) -> None:
-    """Keep what was seen, until the command ends."""
+    """Remember a fact until the command ends; outside a command do nothing."""
     with _guard:
         if _commands:
-            _done.add(fact)
+            _noted.add(fact)
 
 
 def is_noted(*fact: Hashable) -> bool:
     with _guard:
-        return fact in _done
+        return fact in _noted
 
 
 @contextmanager
 def session_of(warehouse: Warehouse) -> Iterator[WarehouseSession]:
-    """A session that nobody else has; whoever leaves the block by an error leaves none behind."""
+    """A session that nobody else uses during the block; after an error it is closed and not kept."""
     session = _take(warehouse) or warehouse.connect()
     try:
         yield session
@@ -122,13 +122,13 @@ def _give_back(warehouse: Warehouse, session: WarehouseSession) -> None:
     with _guard:
         keeps = _commands > 0
         if keeps:
-            _idle.append(_Idle(warehouse, session, time.monotonic()))
+            _idle.append(_IdleSession(warehouse, session, time.monotonic()))
     if not keeps:
         session.close()
 
 
 def _watch() -> None:
-    """Close what nobody has used for a moment, until the last command ends."""
+    """Close sessions that nobody has used for `LINGER` seconds, until the last command ends."""
     global _watching
     while True:
         with _guard:
@@ -141,7 +141,8 @@ def _watch() -> None:
 
 
 def _take_out(warehouse: Warehouse | None = None, before: float | None = None) -> list[WarehouseSession]:
-    """The idle sessions, of one warehouse, unused since a moment: they are the caller's now."""
+    """Take idle sessions off the list, for the caller to close: all, or those of one warehouse, or those
+    unused since `before`. Call it with `_guard` held."""
     meant = [
         one
         for one in _idle

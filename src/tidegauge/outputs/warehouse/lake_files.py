@@ -29,7 +29,8 @@ def local_path(file: LakeFile) -> Path:
 
 
 def footer(file: LakeFile) -> pq.FileMetaData:
-    """Of a local file. Raises OutputDisagrees where it is no whole Parquet file, or has other rows."""
+    """The footer of a local file. Raises OutputDisagrees where it is no whole Parquet file, or has another
+    number of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""A target as the SQL of one transaction names it: its own columns, and rows that are told by their key."""
+"""A target as one transaction's SQL uses it: the columns that Tidegauge adds, and rows matched by key."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class ModeTarget:
     warehouse: Warehouse
     table: TableName
     soft: bool
-    """It has the column that marks deleted rows."""
+    """Whether the target has the column that marks deleted rows."""
     run_id: str | None
-    """For the metadata columns; None where there are none."""
+    """The run's id for the metadata columns; None where the target has none."""
     vanished: tuple[Field, ...] = ()
     """Columns that this flow wrote and that its rows no longer have: NULL in every row that is written."""
     live: bool = True
-    """What comes was read after all that the target has; not so where a lake's files are loaded again."""
+    """Whether the batch was read after all that the target has; False where lake files are loaded again."""
 
     history: TableName | None = None
-    """Where a mode that keeps a history builds that of the staged keys."""
+    """The table in which a mode that keeps a history rebuilds the history of the staged keys."""
     cursor: str | None = None
     """The column that orders the versions of a key."""
     aside: str | None = None
-    """A condition on staged rows, called `s`, that are set aside."""
+    """SQL condition that is true for staged rows, called `s`, that are set aside; None: none are."""
     checked: bool = False
-    """Rows are checked, so that one which was set aside may no longer be."""
+    """Whether rows are checked by expectations, so that a row set aside earlier may pass now."""
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ def exists(target: ModeTarget, source: TableName, key: Sequence[str], only: str 
 
 
 def match(warehouse: Warehouse, key: Sequence[str], source: str = "s") -> str:
-    """A row of the target, called `t`, has the key of a row of the source."""
+    """SQL condition: a row of the target, called `t`, has the key of a row of the source."""
     return " AND ".join(
         warehouse.same(f"t.{warehouse.name(name)}", f"{source}.{warehouse.name(name)}") for name in key
     )

@@ -1,7 +1,7 @@
 """What each mode does to the target, in SQL that every engine understands, in the committing transaction.
 
-There is no MERGE among it: half the engines have none, and the others disagree on its clauses. An UPDATE of
-the rows that differ and an INSERT of those that are missing do the same, and count themselves.
+No mode uses MERGE: half the engines have none, and the others disagree on its clauses. An UPDATE of the rows
+that differ and an INSERT of those that are missing do the same, and each gives its count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def merge(session: WarehouseSession, target: ModeTarget, stage: StagingTable) ->
 
 
 def overwrite(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
-    """The target is exactly the staged rows after it; a row that is the same already is not written.
+    """Make the target exactly the staged rows; a row that is the same already is not written.
 
     Readers see the table before or after, since it is one transaction.
     """
@@ -50,7 +50,7 @@ def overwrite(session: WarehouseSession, target: ModeTarget, stage: StagingTable
         staged = f"SELECT COUNT(*) FROM {target.warehouse.table(stage.table)}"
         if session.rows(f"SELECT COUNT(*) FROM {target.name}") == session.rows(staged):
             return Counts(merged.inserted, merged.updated, gone)
-        # A key that the target itself had more than once.
+        # The target itself had a key more than once: all rows are replaced.
         gone -= merged.inserted
     gone += session.run(target.warehouse.delete(target.table, "1 = 1"))
     return Counts(inserted=_insert(session, target, stage.table, columns, ()), deleted=gone)
@@ -63,8 +63,8 @@ def empty_target(session: WarehouseSession, target: ModeTarget) -> Counts:
 def delete(
     session: WarehouseSession, target: ModeTarget, stage: StagingTable, how: Deletes, only: str | None = None
 ) -> Counts:
-    """The staged rows are keys, or those of them that the condition `only` picks; those that are not in the
-    target (any more) change nothing."""
+    """Delete or mark the target's rows that have a staged key. `only`: SQL condition that picks some of the
+    staged rows. A key that is not in the target (any more) changes nothing."""
     warehouse = target.warehouse
     if how is Deletes.HARD:
         found = exists(target, stage.table, stage.key, only)
@@ -74,8 +74,8 @@ def delete(
 
 
 def close(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
-    """The staged rows are keys, and in `valid_to` when they were seen gone: the version of each that is
-    current ends there, or at its own start where that is later. A key without one changes nothing."""
+    """End the current version of each staged key at the staged `valid_to`, when the key was seen gone, or at
+    the version's own start where that is later. A key without a current version changes nothing."""
     warehouse = target.warehouse
     start, end = f"t.{warehouse.name(VALID_FROM)}", f"s.{warehouse.name(VALID_TO)}"
     ended = f"CASE WHEN {end} > {start} THEN {end} ELSE {start} END"
@@ -90,6 +90,7 @@ def _end(
     sets: list[tuple[str, str]],
     unless_ended: str,
 ) -> Counts:
+    """Set columns in target rows that have a staged key and are not ended yet; they count as deleted."""
     warehouse = target.warehouse
     where = f"{match(warehouse, stage.key)} AND {unless_ended}"
     sql = warehouse.update(target.table, warehouse.table(stage.table), [*sets, *_stamps(target)], where)
@@ -97,17 +98,17 @@ def _end(
 
 
 def scd2(session: WarehouseSession, target: ModeTarget, stage: StagingTable) -> Counts:
-    """Rebuild the history of every staged key into `target.history`, then bring the target into line.
+    """Rebuild the history of every staged key into `target.history`, then make the target agree with it.
 
-    What the target knows of a key counts as events too, so a late one lands between its neighbours. Of events
-    at one moment the one that was read last counts; one that changes nothing but the cursor makes no version.
-    A version that ends where no other begins was closed (`close`): that is an event as well, so what comes
-    from before it changes nothing of it, and what comes from after it begins a version, whatever its values.
-    Only a row that was read later, and has a cursor from before it was seen gone, is taken for one that never
-    was gone. The counts are of versions.
+    The versions that the target has of a key are events too, so a late row lands between its neighbours. Of
+    rows of one moment the one that was read last counts; a row that changes nothing but the cursor makes no
+    version. A version that ends where no other begins was closed (`close`). The close is an event as well: a
+    row from before it does not undo it, and a row from after it begins a version, whatever its values. Only
+    where the batch was read after the close (`ModeTarget.live`) does a row with an earlier cursor undo it:
+    the key was still there, so it was never gone. The counts are of versions.
 
-    A row that is set aside makes no version, and ends the one before it. What it says of its moment takes the
-    place of all that was known of that moment, as does a row that was set aside then and no longer is.
+    A row that is set aside makes no version, and ends the one before it. It replaces all that was known of
+    its moment; so does a row that was set aside earlier and passes now.
     """
     warehouse, history, cursor = target.warehouse, target.history, target.cursor
     assert history is not None
@@ -134,10 +135,11 @@ def _merge(
     *,
     whole: bool = False,
 ) -> Counts:
-    """Columns with their types, as `Warehouse.changed` takes them; each key is in the source once.
+    """Update the target's rows that differ from the source's and insert those that are missing.
 
-    A row that came as it was is not written, and keeps what it has in a vanished column, unless the rows are
-    the `whole` table.
+    `columns`: the types of the columns, as `Warehouse.changed` takes them. Each key is in the source once. A
+    row that did not change is not written, and keeps its values in vanished columns, unless the source is the
+    `whole` table.
     """
     warehouse = target.warehouse
     if not target.is_filled(session):
@@ -172,7 +174,7 @@ def _insert(
     columns: Sequence[str],
     unless: Sequence[str],
 ) -> int:
-    """Rows of the source, but for those whose key (`unless`) is in the target."""
+    """Insert the rows of the source, except those whose key (the columns `unless`) is in the target."""
     warehouse = target.warehouse
     stamps = _stamps(target)
     into = ", ".join(warehouse.name(name) for name in (*columns, *(name for name, _ in stamps)))
@@ -188,6 +190,7 @@ def _kinds(stage: StagingTable) -> dict[str, str]:
 
 
 def _stamps(target: ModeTarget) -> list[tuple[str, str]]:
+    """The metadata columns with the SQL of their values; `_values` has the values for its marks."""
     if target.run_id is None:
         return []
     return [(RUN_ID, target.warehouse.mark), (LOADED_AT, target.warehouse.now)]
@@ -205,4 +208,4 @@ APPLY: dict[Mode, Callable[[WarehouseSession, ModeTarget, StagingTable], Counts]
 }
 """What each mode does with the rows of a batch."""
 REPEATS_ON_REFUSAL = frozenset({Mode.MERGE})
-"""Modes that commit again with the last row of each key alone, where the target refuses a key twice."""
+"""Modes that commit again with only the last row of each key, where the target refuses a repeated key."""

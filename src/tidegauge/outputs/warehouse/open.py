@@ -15,7 +15,7 @@ WAREHOUSES = {
     Engine.REDSHIFT: ("redshift", "Redshift"),
     Engine.SNOWFLAKE: ("snowflake", "Snowflake"),
 }
-"""The folder, and the class in its `warehouse.py`: imported when it is first used, with its driver."""
+"""The folder of each engine and the class in its `warehouse.py`, imported with its driver on first use."""
 
 
 def open_warehouse(database: Database) -> Warehouse:

@@ -90,7 +90,7 @@ class WarehouseOutput:
         *,
         empty: bool = False,
     ) -> None:
-        """As the protocol promises. `empty`: what is there goes with the first batch, and not before."""
+        """As the protocol promises. `empty`: the rows that are there go with the first batch, not now."""
         target = self.target
         assert (pipeline, flow) == (target.pipeline, target.flow)
         target.prepare()
@@ -208,8 +208,8 @@ class WarehouseOutput:
     def rows(
         self, layout: Layout, *, only: str = "", block: int = target_rows.BLOCK
     ) -> Iterator[pa.RecordBatch]:
-        """As the protocol promises. For the keys alone give the layout of the keys. Each block is read in a
-        transaction of its own."""
+        """As the protocol promises. To read only keys, give a layout of the key columns. Each block is read
+        in a transaction of its own."""
         target, warehouse = self.target, self.target.warehouse
         with target.session() as session:
             held = warehouse.columns(session, target.table) or ()

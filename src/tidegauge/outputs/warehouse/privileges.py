@@ -1,4 +1,4 @@
-"""What the flows into a warehouse have to be allowed there, so that its catalogue can be asked beforehand."""
+"""The privileges that the flows into a warehouse need, so that its catalogue can be asked beforehand."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ class TableNeed:
 
 @dataclass(frozen=True)
 class SchemaNeeds:
-    """Of all that is written to one schema."""
+    """The privileges that all flows into one schema need there."""
 
     schema: str | None
     made: frozenset[str]
-    """What is done to tables that are made on the way, whose names nobody knows beforehand."""
+    """Verbs that are used on tables made during a run, such as staging tables."""
     tables: tuple[TableNeed, ...]
 
 
 def find_needs(warehouse: Warehouse, flows: Iterable[TableFlow]) -> list[SchemaNeeds]:
-    """By schema; without flows of that of the connection."""
+    """The needs in each schema that the flows write to; without flows, those in the connection's schema."""
     schemas: dict[str | None, list[TableFlow]] = {}
     for flow in flows:
         assert isinstance(flow.output, WarehouseTable)
         schemas.setdefault(flow.output.table.schema or default_schema(warehouse.database), []).append(flow)
     if not schemas:
         schemas[default_schema(warehouse.database)] = []
-    return [_needs_of(warehouse, schema, some) for schema, some in schemas.items()]
+    return [_collect_needs(warehouse, schema, some) for schema, some in schemas.items()]
 
 
-def _needs_of(warehouse: Warehouse, schema: str | None, flows: Sequence[TableFlow]) -> SchemaNeeds:
+def _collect_needs(warehouse: Warehouse, schema: str | None, flows: Sequence[TableFlow]) -> SchemaNeeds:
     made = {SELECT, INSERT, CREATE, DROP}
     found = [TableNeed(TableName(schema, NAME), frozenset({SELECT, INSERT, UPDATE}))]
     for flow in flows:
         assert isinstance(flow.output, WarehouseTable)
-        found.append(TableNeed(flow.output.table, _verbs(flow)))
+        found.append(TableNeed(flow.output.table, _find_verbs(flow)))
         if flow.options.expect:
             made |= {UPDATE, DELETE}
             aside = WarehouseQuarantine(warehouse, flow.output.table, flow.pipeline, flow.name)
@@ -55,8 +55,8 @@ def _needs_of(warehouse: Warehouse, schema: str | None, flows: Sequence[TableFlo
     return SchemaNeeds(schema, frozenset(made), tuple(found))
 
 
-def _verbs(flow: TableFlow) -> frozenset[str]:
-    """What `modes` does to a target."""
+def _find_verbs(flow: TableFlow) -> frozenset[str]:
+    """The verbs that `modes` uses on the flow's target."""
     options, facts = flow.options, flow.options.mode.facts
     verbs = {SELECT, INSERT}
     if facts.only_adds:

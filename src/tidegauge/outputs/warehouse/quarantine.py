@@ -1,7 +1,7 @@
 """The table beside a target that holds the rows which its flow's expectations set aside.
 
 Rows get there in the transaction that writes the target and keeps the tag: all of a batch is there, or
-nothing. A row is kept as JSON in one column: so a change of the target's columns never stands in its way.
+nothing. A row is kept as JSON in one column, so that the target's columns may change.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True)
 class Batched:
-    """Which batch sets rows aside, and what it replaces there."""
+    """The batch that sets rows aside, and which earlier rows of the quarantine it replaces."""
 
     tag: Tag
     batch: Batch
     input: str
     run_id: str
     whole: bool
-    """Nothing that was there before counts any more."""
+    """Whether the batch replaces all rows that the flow has in the quarantine."""
     again: bool
-    """Its rows may have been read, and set aside, before."""
+    """Whether the batch's rows may have been read, and set aside, before."""
 
 
 class WarehouseQuarantine:
-    """Of one flow. Every method works inside the session's transaction unless it says otherwise."""
+    """One flow's quarantine. Every method works inside the session's transaction unless it says otherwise."""
 
     def __init__(self, warehouse: Warehouse, target: TableName, pipeline: str, flow: str) -> None:
         self._warehouse = warehouse
@@ -48,7 +48,7 @@ class WarehouseQuarantine:
         self._pipeline, self._flow = pipeline, flow
 
     def is_there(self, session: WarehouseSession) -> bool:
-        """Raises OutputDisagrees for a table that cannot take the rows."""
+        """Whether the table exists. Raises OutputDisagrees where it lacks a column that rows need."""
         held = self._warehouse.columns(session, self.table)
         if held is None:
             return False
@@ -65,7 +65,7 @@ class WarehouseQuarantine:
         return True
 
     def make(self, session: WarehouseSession) -> None:
-        """Commits."""
+        """Make the table where there is none. Commits."""
         if self.is_there(session):
             session.rollback()
             return
@@ -77,7 +77,7 @@ class WarehouseQuarantine:
         session.commit()
 
     def put(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched) -> int:
-        """Set aside the staged rows that are marked for it; how many."""
+        """Set aside the staged rows that are marked for it; returns how many."""
         warehouse, name = self._warehouse, self._warehouse.name
         failed = name(FAILED)
         found = session.rows(
@@ -85,7 +85,7 @@ class WarehouseQuarantine:
             f" WHERE {failed} >= {marks.quarantined_from} GROUP BY {failed}"
         )
         if batched.whole or (batched.again and found):
-            self._take_away(session, stage, marks, batched)
+            self._delete_replaced(session, stage, marks, batched)
         masks = sorted(int(mask) for mask, _ in found)
         moved = sum(
             self._insert(session, stage, marks, masks[first : first + _AT_ONCE], batched)
@@ -100,31 +100,33 @@ class WarehouseQuarantine:
         return moved
 
     def delete(self, session: WarehouseSession, *, before_epoch: int | None = None) -> int:
-        """The flow's rows, or those of earlier epochs. Does not commit."""
-        where, values = self._mine("t")
+        """Delete the flow's rows, or only those of earlier epochs; returns how many. Does not commit."""
+        where, values = self._make_flow_condition("t")
         if before_epoch is not None:
             where += f" AND t.{self._warehouse.name('_epoch')} < {before_epoch}"
         return session.run(self._warehouse.delete(self.table, where), values)
 
     def take_out(self, session: WarehouseSession, stage: TableName) -> int:
-        """The flow's rows that are staged, by their JSON; how many. Does not commit."""
+        """Delete the flow's rows whose JSON is staged; returns how many. Does not commit."""
         warehouse, name = self._warehouse, self._warehouse.name
-        where, values = self._mine("t")
+        where, values = self._make_flow_condition("t")
         differs = warehouse.differs(f"s.{name(ROW)}", f"t.{name(ROW_COLUMN)}")
         staged = f"EXISTS (SELECT 1 FROM {warehouse.table(stage)} AS s WHERE NOT ({differs}))"
         return session.run(warehouse.delete(self.table, f"{where} AND {staged}"), values)
 
     def select(self, session: WarehouseSession, *columns: str) -> list[tuple[Any, ...]]:
-        """Of all rows of the flow, oldest first."""
+        """These columns of all rows of the flow, oldest first."""
         warehouse = self._warehouse
-        where, values = self._mine("q")
+        where, values = self._make_flow_condition("q")
         listed = ", ".join(f"q.{warehouse.name(one)}" for one in columns)
         order = ", ".join(f"q.{warehouse.name(one)}" for one in (*_NUMBERS, AT))
         return session.rows(
             f"SELECT {listed} FROM {warehouse.table(self.table)} AS q WHERE {where} ORDER BY {order}", values
         )
 
-    def _take_away(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched) -> None:
+    def _delete_replaced(
+        self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched
+    ) -> None:
         if not self.is_there(session):
             return
         if batched.whole:
@@ -132,7 +134,7 @@ class WarehouseQuarantine:
             return
         warehouse, name = self._warehouse, self._warehouse.name
         differs = warehouse.differs(f"s.{name(ROW)}", f"t.{name(ROW_COLUMN)}")
-        where, values = self._mine("t")
+        where, values = self._make_flow_condition("t")
         session.run(
             warehouse.delete(
                 self.table,
@@ -176,7 +178,7 @@ class WarehouseQuarantine:
             ),
         )
 
-    def _mine(self, alias: str) -> tuple[str, tuple[str, str]]:
+    def _make_flow_condition(self, alias: str) -> tuple[str, tuple[str, str]]:
         name, mark = self._warehouse.name, self._warehouse.mark
         where = f"{alias}.{name('_pipeline')} = {mark} AND {alias}.{name('_flow')} = {mark}"
         return where, (self._pipeline, self._flow)

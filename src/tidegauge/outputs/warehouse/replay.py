@@ -1,4 +1,4 @@
-"""Rows out of the quarantine into a target that only grows: one transaction takes them out and adds them."""
+"""Move rows from the quarantine into a target that rows are only added to, in one transaction."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Mark = Callable[["pa.RecordBatch", Layout], "pa.RecordBatch"]
-"""The rows with `model.marks.FAILED` and `ROW`."""
+"""Adds the columns `model.marks.FAILED` and `ROW` to rows of a layout."""
 
 
 @dataclass(frozen=True)
-class _Held:
+class _OneBatch:
     batch: pa.RecordBatch
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -39,7 +39,7 @@ class _Held:
 def replay_rows(
     target: FlowTarget, fields: tuple[Field, ...], mark: Mark, marked: tuple[Field, ...], run_id: str
 ) -> int:
-    """Append the rows that are as expected today, and take them out: how many.
+    """Append the quarantined rows that pass the checks now, and take them out; returns how many.
 
     `fields`: the columns of the target; `marked`: those that marking adds.
     """
@@ -55,13 +55,13 @@ def replay_rows(
         session.rollback()
         layout = Layout(target.table, fields, (), "value", None)
         rows = mark(_parse(target, texts, layout), layout)
-        # What is kept is just what lies there, whatever columns the target has by now.
+        # By this text rows are taken out: it has to be the stored one, whatever columns the target has.
         rows = rows.set_column(rows.schema.get_field_index(ROW), ROW, pa.array(texts, pa.string()))
         wide = replace(layout, fields=(*fields, *marked))
         stage = staging.stage_of(staging.make_name(target.warehouse, session, target.table.schema), wide)
         session.rollback()
         try:
-            batch_data = BatchRows(wide, rows.num_rows, splits=(_Held(rows),))
+            batch_data = BatchRows(wide, rows.num_rows, splits=(_OneBatch(rows),))
             target.warehouse.load(session, stage, batch_data, _no_spark)
             return _move(target, session, stage, layout, run_id)
         finally:

@@ -1,4 +1,4 @@
-"""The rows of a batch on their way into a staging table, looked through before they are committed."""
+"""Load the rows of a batch into a staging table, and check them there before they are committed."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _Room:
     columns: RoomInWarehouse | None
-    """None: only keys come, which need no room."""
+    """None where the batch has only keys to delete, which need no columns made for them."""
     outgrown: bool
-    """The target is made anew when the batch is committed."""
+    """Whether the target is made anew when the batch is committed."""
     held: tuple[Field, ...]
-    """The columns that it has."""
+    """The target's columns; empty where it is made anew."""
 
     @property
     def known(self) -> tuple[Field, ...] | None:
-        """All of its columns, where the commit will find them as they are."""
+        """All columns of the target as the commit will find them; None where that is not known yet."""
         return self.columns.columns if self.columns else None
 
 
 def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Staged:
-    """Raises KeyUnsuitable, OutputError or OutputDisagrees for rows that the target cannot take."""
+    """Load a batch into a new staging table and check it. Raises KeyUnsuitable, OutputError or
+    OutputDisagrees for rows that the target cannot take."""
     layout, mode, warehouse = batch_data.layout, target.options.mode, target.warehouse
     if mode.needs_key(OutputKind.WAREHOUSE) and not layout.key:
         raise KeyUnsuitable(
@@ -65,7 +66,7 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
             checked = batch_data.checked
             brought = checked.rows if checked else batch_data
             stage = staging.stage_of(table, brought.layout, room.held)
-            with _landed(target, batch_data, brought, spark) as landed:
+            with _ensure_files(target, batch_data, brought, spark) as landed:
                 rows = _load(target, session, stage, landed, spark)
             aside = set_aside(warehouse, Marks.of(checked.expect)) if checked else None
             if room.columns is not None:
@@ -87,14 +88,14 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
 def _make_room(
     target: FlowTarget, session: WarehouseSession, batch_data: BatchRows, heads: Sequence[Head] | None
 ) -> _Room:
-    """Make the target, or what it lacks for these rows; commits. `heads`: where they were just looked at."""
+    """Make the target, or the columns that it lacks for these rows; commits. `heads`: if just read."""
     layout, options, warehouse = batch_data.layout, target.options, target.warehouse
     outgrown = target.pending and target.check.is_outgrown(session, layout)
     session.rollback()
     if isinstance(batch_data, KeysToDelete):
         check_names(warehouse, replace(layout, fields=_key_fields(layout)), options)
         if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
-            # Marking may be asked for long after the target was made.
+            # `deletes: soft` may be set long after the target was made, so the marking column may be missing.
             arrange(warehouse, session, target.table, layout, options, target.check.check_new)
         return _Room(None, outgrown, warehouse.columns(session, target.table) or ())
     if outgrown:
@@ -117,7 +118,7 @@ def _load(
     if batch_data.inside is not None:
         return fill_stage(target.warehouse, session, stage, batch_data.inside)
     rows = target.warehouse.load(session, stage, batch_data, spark)
-    # At a live source rows leave the window after they were counted; in a lake they cannot.
+    # At a live source rows may leave the window after they were counted; in a lake they cannot.
     if (batch_data.files or batch_data.paths) and batch_data.rows not in (None, rows):
         raise OutputDisagrees(
             f"{rows} rows came for {target.place}, and {batch_data.rows} should have",
@@ -127,17 +128,17 @@ def _load(
 
 
 @contextmanager
-def _landed(
+def _ensure_files(
     target: FlowTarget, batch_data: BatchRows, brought: BatchRows, spark: Callable[[], SparkSession]
 ) -> Iterator[BatchRows]:
-    """Where only whole files are taken: rows that were marked on the way, or lie among others in a compacted
-    file, as files beside those they came from."""
+    """The batch to load. Where the warehouse takes only whole files, rows that were marked on the way, or are
+    a part of a compacted file, are first written to files of their own, which are removed at the end."""
     as_they_are = brought is batch_data and all(file.first is None for file in batch_data.files)
     if as_they_are or not batch_data.files or not target.warehouse.copies_files:
         yield brought
         return
     lake, first = batch_data.files[0].lake, batch_data.files[0].path
-    # As an extract's: what a killed attempt leaves is cleared away by `files clean`.
+    # Named like an extract's attempt, so that `files clean` clears away what a killed one leaves.
     attempt = f"{first.rsplit('/', 3)[0]}/{DATA}/{uuid.uuid4().hex}"
     written = write_splits(lake, attempt, replace(brought, rows=batch_data.rows), spark)
     try:
@@ -156,10 +157,11 @@ def _check_keys(
     room: RoomInWarehouse | None,
     aside: str | None,
 ) -> StagingTable:
-    """Where the rows to commit are: in a table of the last row of each key, if some came more than once.
+    """The staging table to commit: one with only the last row of each key, where keys came more than once.
 
-    In a table that was made just now the engine itself finds a key that is there twice. One that finds it in
-    the INSERT need not be asked before: the commit looks when that fails.
+    In a target that was just made, the engine's own constraint finds a repeated key. Where the INSERT does
+    that cheaply (`Warehouse.finds_repeats`), keys are not checked here: the commit checks them if its INSERT
+    fails.
     """
     mode, warehouse = target.options.mode, target.warehouse
     several = len(batch_data.splits) > 1 or len(batch_data.files) > 1
@@ -179,7 +181,7 @@ def _check_keys(
 def _make_history(
     target: FlowTarget, session: WarehouseSession, table: TableName, layout: Layout, room: _Room
 ) -> None:
-    """The table in which the commit rebuilds the history of the staged keys."""
+    """Make the table in which the commit rebuilds the history of the staged keys."""
     assert room.columns is not None
     columns = [
         WarehouseColumn(name, room.columns.held[name].source_type)

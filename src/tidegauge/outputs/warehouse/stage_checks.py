@@ -1,5 +1,5 @@
-"""What the expectations of a flow find in staged rows: by the marks that each row brought, counted once, and
-by what only the warehouse can look at. Raises ExpectationFailed for a batch that must not be written."""
+"""Check a flow's expectations on staged rows: count the marks that rows brought with them, and run the checks
+that only the warehouse can. Raises ExpectationFailed for a batch that must not be written."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SHOWN = 300
 def check_stage(
     target: FlowTarget, session: WarehouseSession, stage: StagingTable, expect: Sequence[Expectation]
 ) -> Checks:
-    """What the rows came to, but for `unique`. Makes the quarantine where it is needed. Commits."""
+    """The counts of all checks but `unique`. Makes the quarantine where it is needed. Commits."""
     marks, warehouse = Marks.of(expect), target.warehouse
     look_up_all(target, session, stage, marks)
     name, failed = warehouse.table(stage.table), warehouse.name(FAILED)
     found = session.rows(f"SELECT {failed}, COUNT(*) FROM {name} GROUP BY {failed}")
     counted = {int(mask): int(many) for mask, many in found}
-    checks = marks.judge(target.flow, counted, partial(_show, warehouse, session, stage, counted))
+    checks = marks.judge(target.flow, counted, partial(_show_example, warehouse, session, stage, counted))
     more = [count_rows(target.flow, one, checks.passed) for one in expect if isinstance(one.rule, RowCount)]
     for one in expect:
         if isinstance(one.rule, Fresh):
@@ -41,14 +41,14 @@ def check_stage(
 
 
 def look_up_all(target: FlowTarget, session: WarehouseSession, stage: StagingTable, marks: Marks) -> None:
-    """Mark the staged rows that point nowhere. Commits."""
+    """Mark the staged rows that fail a `foreign_key` check. Commits."""
     for at, one in enumerate(marks.checks):
         if isinstance(one.rule, ForeignKey):
             _look_up(target, session, stage, one, one.rule, 1 << at)
 
 
 def set_aside(warehouse: Warehouse, marks: Marks, alias: str = "") -> str:
-    """A condition on staged rows that do not reach the target."""
+    """SQL condition that is true for staged rows that do not reach the target. `alias`: with its point."""
     return f"{alias}{warehouse.name(FAILED)} >= {marks.dropped_from}"
 
 
@@ -59,9 +59,9 @@ def count_repeated(
     expect: Iterable[Expectation],
     stays: str | None,
 ) -> list[CheckCount]:
-    """The `unique` checks, in the committing transaction, of the rows that are about to be written.
+    """Count what fails the `unique` checks among the rows about to be written, in the committing transaction.
 
-    `stays`: a condition on rows of the target, called `t`, that stay beside them; None: none does.
+    `stays`: SQL condition for the target's rows, called `t`, that stay beside them; None: none do.
     """
     return [
         _count_repeated(target, session, stage, one, one.rule, stays)
@@ -79,7 +79,7 @@ def _count_repeated(
     stays: str | None,
 ) -> CheckCount:
     warehouse = target.warehouse
-    columns = [warehouse.name(_spelled(stage, column)) for column in rule.columns]
+    columns = [warehouse.name(_find_column_name(stage, column)) for column in rule.columns]
     filled = " AND ".join(f"s.{column} IS NOT NULL" for column in columns)
     grouped = ", ".join(f"s.{column}" for column in columns)
     mine = (
@@ -113,7 +113,7 @@ def _look_up(
 ) -> None:
     """Mark the rows whose values the other table does not have. Commits."""
     warehouse, name = target.warehouse, target.warehouse.name
-    table = _named(target, str(rule.table.name))
+    table = _parse_table_name(target, str(rule.table.name))
     held = warehouse.columns(session, table)
     lost = f"{table} is not there" if held is None else None
     if held is not None:
@@ -126,7 +126,7 @@ def _look_up(
             hint="name a table that is there before this one is loaded; nothing was written",
             place=one.place,
         )
-    mine = [name(_spelled(stage, column)) for column in rule.columns]
+    mine = [name(_find_column_name(stage, column)) for column in rule.columns]
     theirs = [name(there[target.named(column)]) for column in rule.to]
     picked = ", ".join(f"k.{column} AS f{at}_" for at, column in enumerate(mine))
     filled = " AND ".join(f"k.{column} IS NOT NULL" for column in mine)
@@ -141,12 +141,12 @@ def _look_up(
     session.commit()
 
 
-def _named(target: FlowTarget, written: str) -> TableName:
+def _parse_table_name(target: FlowTarget, written: str) -> TableName:
     schema, _, table = written.rpartition(".")
     return TableName(schema or target.table.schema, table)
 
 
-def _show(
+def _show_example(
     warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, counted: Iterable[int], bit: int
 ) -> str | None:
     masks = ", ".join(str(mask) for mask in counted if mask & bit)
@@ -161,7 +161,7 @@ def _show(
 def _is_stale(
     warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, rule: Fresh, marks: Marks
 ) -> bool:
-    column = warehouse.name(_spelled(stage, rule.column))
+    column = warehouse.name(_find_column_name(stage, rule.column))
     ((newest,),) = session.rows(
         f"SELECT MAX({column}) FROM {warehouse.table(stage.table)} WHERE NOT ({set_aside(warehouse, marks)})"
     )
@@ -169,12 +169,12 @@ def _is_stale(
 
 
 def _moment(value: Any) -> datetime:
-    """In UTC, as are times without a zone."""
+    """A date or time as a time in UTC; one without a zone is in UTC already."""
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
-def _spelled(stage: StagingTable, column: str) -> str:
+def _find_column_name(stage: StagingTable, column: str) -> str:
     return next(field.name for field in stage.fields if field.name.casefold() == column.casefold())

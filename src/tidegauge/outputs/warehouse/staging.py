@@ -1,4 +1,4 @@
-"""Staging tables: one for each attempt, seen by nobody, and never taken for another's."""
+"""Staging tables: one for each attempt, under a name that no other attempt or reader knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, Wareh
 
 PREFIX = "tidegauge_stage_"
 SAFE_AGE = timedelta(days=1)
-"""An attempt that still runs has a staging table too, and nothing but its age tells it apart."""
+"""Younger staging tables are never cleared away: only age tells a dead attempt's from a running one's."""
 
 _NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})[0-9a-f]{{8}}(_\w)?", re.ASCII)
 _ORDINAL = "_tidegauge_stretch"
@@ -31,7 +31,8 @@ def make_name(warehouse: Warehouse, session: WarehouseSession, schema: str | Non
 
 
 def stage_of(table: TableName, layout: Layout, held: Sequence[Field] = ()) -> StagingTable:
-    """`held`: the target's columns. One that an earlier version made for the text of a type keeps it."""
+    """The staging table for a layout. `held`: the target's columns; where one holds plain text or bytes for a
+    field with a type of its own (`Field.through`), as earlier versions made it, it stays so."""
     texts = {field.name.lower() for field in held if field.type in ("string", "binary")}
     fields = tuple(replace(one, through="") if one.name.lower() in texts else one for one in layout.fields)
     ordinal = _ORDINAL
@@ -42,31 +43,31 @@ def stage_of(table: TableName, layout: Layout, held: Sequence[Field] = ()) -> St
 
 
 def history_of(stage: TableName) -> TableName:
-    """Where scd2 rebuilds the history of the staged keys."""
+    """The table in which scd2 rebuilds the history of the staged keys."""
     return TableName(stage.schema, f"{stage.table}_h")
 
 
 def last_of(stage: TableName) -> TableName:
-    """Where the last row of each key goes, of rows that have keys in common."""
+    """The table for the last row of each key, where keys came more than once."""
     return TableName(stage.schema, f"{stage.table}_l")
 
 
 def is_beside(table: TableName) -> bool:
-    """Whether it is one of those that belong to a staging table."""
+    """Whether the table is a helper of a staging table, with a suffix such as `_h`."""
     return table.table.startswith(PREFIX) and table.table[-2:].startswith("_")
 
 
 def list_made(table: TableName, *, history: bool) -> tuple[TableName, ...]:
-    """The staging tables of an attempt whose rows are in this one. `history`: one was made for that too."""
+    """The staging tables of the attempt whose rows are in this one. `history`: one was made for a history."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])
     return (base, *([table] if table != base else []), *([history_of(base)] if history else []))
 
 
 def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
-    """Drop a staging table and what belongs to it. Never raises: what stays is cleared away a day later."""
+    """Drop a staging table and its helpers. Never raises: a table that stays is cleared away a day later."""
     base = TableName(table.schema, table.table[: len(PREFIX) + 16])
     every = (base, last_of(base), history_of(base))
-    # All at once, which is sooner done; where one of them cannot be dropped, the others are.
+    # All in one transaction, which is faster; if that fails, one by one, so that the others are dropped.
     for some in (every, *((one,) for one in every)):
         with suppress(TidegaugeError):
             try:
@@ -81,8 +82,8 @@ def drop(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> N
 
 
 def clear_leftovers(warehouse: Warehouse, session: WarehouseSession, schema: str | None) -> None:
-    """Drop what attempts left that were killed more than a day ago, by the server's clock; once a command,
-    for it takes a look at all tables."""
+    """Drop the staging tables of attempts that began more than a day ago, by the server's clock. Only once a
+    command, because it lists all tables."""
     if not is_first("clear", warehouse.place, schema or ""):
         return
     found = [match for name in warehouse.tables(session, schema, PREFIX) if (match := _NAME.fullmatch(name))]
@@ -104,11 +105,11 @@ def check_keys(
     proven: bool = False,
     aside: str | None = None,
 ) -> int | None:
-    """How many rows `keep_last` leaves, where some keys come in more than one split; None: none does, as
-    `proven` says.
+    """How many rows `keep_last` keeps, where keys come in more than one split; None where no key repeats.
 
-    Raises KeyUnsuitable for a key that is NULL, or that one split holds twice: what the target would get
-    then is a matter of luck. `aside`: a condition on rows that do not reach the target, and need no key.
+    Raises KeyUnsuitable for a key that is NULL, or that one split holds twice: which row the target gets
+    would be chance. `proven`: the engine finds a repeated key itself, so only NULLs are looked for. `aside`:
+    SQL condition for rows that do not reach the target, and need no key.
     """
     key = ", ".join(map(warehouse.name, stage.key))
     name = warehouse.table(stage.table)
@@ -118,7 +119,7 @@ def check_keys(
         without = f"{aside} AND ({_has_no_key(warehouse, stage)})"
         ((keyless,),) = session.rows(f"SELECT COUNT(*) FROM {name} WHERE {without}")
         looked = f" WHERE NOT ({without})" if keyless else ""
-    # In one statement: to few rows, to be asked costs more than to count.
+    # In one statement: for few rows, asking costs more than counting.
     groups = f"(SELECT COUNT(*) FROM (SELECT {key} FROM {name}{looked} GROUP BY {key}) AS k_)"
     asked = counts if proven else f"{counts}, {groups}"
     ((total, *found),) = session.rows(f"SELECT COUNT(*), {asked} FROM {name}{looked}")
@@ -150,8 +151,8 @@ def _has_no_key(warehouse: Warehouse, stage: StagingTable) -> str:
 def keep_last(
     warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, keys: int
 ) -> StagingTable:
-    """The same with only the last row of each of the keys, and all that have none; the other table stays
-    until both are dropped."""
+    """Make a staging table with only the last row of each key, and all rows without a key. The other table
+    stays until both are dropped. `keys`: how many rows it has to have."""
     kept = replace(stage, table=last_of(stage.table))
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
@@ -186,9 +187,9 @@ def check_values(
     narrow: Sequence[Field],
     aside: str | None = None,
 ) -> None:
-    """Raises OutputError, naming column, key and value, for one that a column of the target cannot hold.
+    """Raises OutputError, naming column, key and value, for a value that a column of the target cannot hold.
 
-    `aside`: a condition on rows that do not get there.
+    `aside`: SQL condition for rows that do not reach the target.
     """
     reach = "" if aside is None else f" AND NOT ({aside})"
     for held in narrow:
@@ -208,7 +209,7 @@ def check_values(
 
 
 def check_filled(warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, column: str) -> None:
-    """Raises OutputError, naming the key, for a row that has nothing in a column."""
+    """Raises OutputError, naming the key, for a row that has NULL in a column."""
     shown = ", ".join(map(warehouse.name, stage.key))
     found = session.rows(
         f"SELECT {shown} FROM {warehouse.table(stage.table)} WHERE {warehouse.name(column)} IS NULL LIMIT 1"
@@ -226,7 +227,7 @@ def show_key(key: Sequence[str], values: Sequence[Any]) -> str:
 
 
 def read_clock(warehouse: Warehouse, session: WarehouseSession) -> datetime:
-    """The server's, in UTC."""
+    """The time by the server's clock, in UTC."""
     ((now,),) = session.rows(f"SELECT {warehouse.now}")
     moment = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
     return moment.replace(tzinfo=moment.tzinfo or UTC)

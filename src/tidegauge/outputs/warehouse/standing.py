@@ -1,8 +1,8 @@
 """Which targets of one warehouse stand where the ledger says they do, asked once for many flows.
 
-Good for planning, and for nothing else: whoever commits reads and moves the head himself. What is found here
-is the ordinary case alone. A flow that is not found may be as it should be all the same, and is asked by
-itself, which also says what is wrong.
+Only planning may rely on the answer: a commit reads and moves the head itself. Only the ordinary case is
+found. A flow that is not found may be in order all the same: it is then asked about alone, which also says
+what is wrong.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Expected:
 
 
 def find_standing(expected: Sequence[Expected]) -> frozenset[str]:
-    """The flows whose epoch is the newest and ends with the very batch, and whose table is there and filled;
-    and the flows of which nothing was committed yet, where there is no table either.
+    """The flows whose epoch is the newest and ends with the expected batch, and whose table has rows; and the
+    flows that are to have no batch yet, where there is no table either.
 
-    All of one warehouse and one schema. Also clears away what dead attempts left there.
+    All are of one warehouse and one schema. Also clears away what dead attempts left there.
     """
     first = expected[0].target
     if not first.warehouse.is_there():
@@ -44,11 +44,11 @@ def find_standing(expected: Sequence[Expected]) -> frozenset[str]:
     with first.session() as session:
         there = first.commits.is_there(session)
         if there and not first.commits.is_complete(session):
-            return frozenset()  # an older version's: whoever makes it ready adds what it lacks
+            return frozenset()  # made by an older version: `FlowTarget.make_ready` adds the columns it lacks
         staging.clear_leftovers(first.warehouse, session, first.table.schema)
         session.rollback()
-        for some in _some([one for one in expected if one.seq and there]):
-            found |= _find_filled_ones(session, some)
+        for some in _chunk([one for one in expected if one.seq and there]):
+            found |= _find_as_expected(session, some)
         fresh = [one.target for one in expected if (one.epoch, one.seq) == (0, 0)]
         if fresh:
             found |= _find_fresh(session, fresh, there)
@@ -56,17 +56,17 @@ def find_standing(expected: Sequence[Expected]) -> frozenset[str]:
 
 
 def _find_fresh(session: WarehouseSession, targets: Sequence[FlowTarget], there: bool) -> set[str]:
-    """The flows that have no table, no epoch, and nobody else's where theirs would be. `there`: so is the
-    table of epochs."""
+    """The flows that have no table and no epoch, and whose table no other flow has an epoch for. `there`:
+    whether `tidegauge_commits` exists."""
     first = targets[0]
     tables = {first.named(name) for name in first.warehouse.tables(session, first.table.schema, "")}
     session.rollback()
     without = [one for one in targets if first.named(one.table.table) not in tables]
-    known = {name for those in _some(without) if there for name in _find_known(session, those)}
+    known = {name for those in _chunk(without) if there for name in _find_known(session, those)}
     return {one.flow for one in without} - known
 
 
-def _some(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def _chunk(items: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), _AT_ONCE):
         yield items[start : start + _AT_ONCE]
 
@@ -79,7 +79,7 @@ def _find_known(session: WarehouseSession, targets: Sequence[FlowTarget]) -> set
     return {one.flow for one in targets if one.commits.owner[0] in keys or one.commits.owner[1] in places}
 
 
-def _find_filled_ones(session: WarehouseSession, expected: Sequence[Expected]) -> set[str]:
+def _find_as_expected(session: WarehouseSession, expected: Sequence[Expected]) -> set[str]:
     first = expected[0].target
     asked = [one.target.commits.ask_for(one.epoch, one.seq) for one in expected]
     values = [value for _, values in asked for value in values]
@@ -89,14 +89,15 @@ def _find_filled_ones(session: WarehouseSession, expected: Sequence[Expected]) -
     by_owner: dict[tuple[str, str], dict[int, tuple[Any, ...]]] = {}
     for key, target, seq, *rest in rows:
         by_owner.setdefault((key, target), {})[int(seq)] = tuple(rest)
-    right = [one for one in expected if _is_right(one, by_owner.get(one.target.commits.owner, {}))]
+    right = [one for one in expected if _is_as_expected(one, by_owner.get(one.target.commits.owner, {}))]
     filled = _find_filled(session, [one.target for one in right])
     session.rollback()
     return {one.target.flow for place, one in enumerate(right) if place in filled}
 
 
-def _is_right(one: Expected, rows: Mapping[int, tuple[Any, ...]]) -> bool:
-    """By the flow's rows of the epoch: last batch, whether closed, and shape, by the batch's number."""
+def _is_as_expected(one: Expected, rows: Mapping[int, tuple[Any, ...]]) -> bool:
+    """Whether the flow's rows of the epoch are as expected. `rows`: `last_seq`, `closed` and `shape` by the
+    number of the batch; 0 is the head."""
     head, last = rows.get(0), rows.get(one.seq)
     if head is None or last is None:
         return False
@@ -107,7 +108,7 @@ def _is_right(one: Expected, rows: Mapping[int, tuple[Any, ...]]) -> bool:
 
 
 def _find_filled(session: WarehouseSession, targets: Sequence[FlowTarget]) -> set[int]:
-    """The places of those that are there and have a row; none at all where one of them cannot be read."""
+    """The places of the targets that exist and have a row; empty where any one of them cannot be read."""
     if not targets:
         return set()
     asked = " UNION ALL ".join(_probe(place, target) for place, target in enumerate(targets))
@@ -125,7 +126,7 @@ def _probe(place: int, target: FlowTarget) -> str:
 
 
 def by_place(expected: Sequence[Expected]) -> Iterator[list[Expected]]:
-    """Those of one warehouse and schema together."""
+    """Group what is expected by warehouse and schema."""
     groups: list[list[Expected]] = []
     for one in expected:
         for group in groups:

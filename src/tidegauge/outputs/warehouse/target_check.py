@@ -1,7 +1,7 @@
-"""What the target holds, as against what was committed to it: gone, emptied, or of another mode.
+"""Check the target against what was committed to it: it may be gone, emptied, or of another mode.
 
-A full refresh leaves the rows of the epoch before where they are. Its first batch takes them away in the same
-transaction that brings its own, or makes the whole table anew, where the rows no longer have a place in it.
+A full refresh leaves the rows of the epoch before where they are. Its first batch removes them in the same
+transaction that writes its own, or makes the whole table anew, where the new rows do not fit into it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 
 
 class TargetCheck:
-    """One flow's target. Every method but `make` only looks."""
+    """One flow's target. Every method but `make` and `make_alone` only looks."""
 
     def __init__(self, flow: TableFlow, warehouse: Warehouse, table: TableName, commits: Commits) -> None:
         self._warehouse, self._table, self._commits, self._options = warehouse, table, commits, flow.options
@@ -30,9 +30,9 @@ class TargetCheck:
         return f"{self._warehouse.place}: {self._table}"
 
     def check(self, session: WarehouseSession, heads: Sequence[Head], epoch: int) -> None:
-        """Refuse a target that lacks what an epoch has committed to it, or is of another mode.
+        """Raises OutputDisagrees where the target lacks what an epoch committed to it, or is of another mode.
 
-        The heads were looked at before: who commits the first batch has made the table by then.
+        Read `heads` before this call: whoever committed the first batch had made the table by then.
         """
         epochs = find_followed(heads, epoch)
         session.rollback()
@@ -47,15 +47,15 @@ class TargetCheck:
         if before is not None and not columns.go_together(before, now):
             said = f"was filled in mode {before}, and cannot be gone on with in mode {now}"
             raise self._refusal(said, in_part=False)
-        # Rows that are appended may be meant for somebody who takes them away.
+        # Somebody else may consume appended rows and delete them, so an empty table is no fault there.
         if not now.facts.only_adds and not filled:
             kept = self._commits.count_kept(session, epochs)
             if kept > 0:
                 raise self._refusal(f"is empty, and {kept:,} rows should be there by what was committed")
 
     def check_new(self, session: WarehouseSession, heads: Sequence[Head] | None = None) -> None:
-        """Before the table is made: refuse where the newest epoch has committed to it already. `heads`: as
-        they were a moment ago."""
+        """To be called before the table is made: raises OutputDisagrees where the newest epoch has already
+        committed to it. `heads`: if they were just read."""
         if heads is None:
             heads = self._heads(session)
             session.rollback()
@@ -67,8 +67,8 @@ class TargetCheck:
             raise self._refusal("is gone, and what was committed to it with it")
 
     def _probe(self, session: WarehouseSession) -> bool | None:
-        """Whether there are rows; None: there is no table. Most of the time that costs no look at the
-        catalogue, which is slow where there are many tables."""
+        """Whether the table has rows; None where there is no table. Asks the catalogue only after an error,
+        because that is slow where there are many tables."""
         try:
             return self.is_filled(session)
         except OutputUnreachable:
@@ -86,12 +86,13 @@ class TargetCheck:
         return bool(session.rows(f"SELECT 1 FROM {self._warehouse.table(self._table)} LIMIT 1"))
 
     def pending(self, session: WarehouseSession, epoch: int | None = None) -> Head | None:
-        """The epoch (the newest, if none is named) whose first batch is still to take away what is there."""
+        """The head of the epoch (the newest, if none is named) if its first batch has still to remove the
+        rows that are there; else None."""
         found = [head for head in self._heads(session) if epoch is None or head.epoch == epoch]
         return found[-1] if found and found[-1].is_pending and not found[-1].closed else None
 
     def is_outgrown(self, session: WarehouseSession, layout: Layout) -> bool:
-        """Whether the table is there, and has to be made anew for rows of this layout."""
+        """Whether the table exists and has to be made anew for rows of this layout."""
         held = self._warehouse.columns(session, self._table)
         return held is not None and not self._fits(session, held, layout)
 
@@ -101,8 +102,8 @@ class TargetCheck:
         return before is not None and not columns.go_together(before, self._options.mode)
 
     def make(self, session: WarehouseSession, layout: Layout, *, outgrown: bool) -> None:
-        """Take away what is there, inside the transaction of the first batch; with the table, if that
-        `is_outgrown`. Where DDL commits, it was made anew before (`make_alone`)."""
+        """Remove the rows that are there, inside the transaction of the first batch; make the table anew, if
+        it `is_outgrown`. Where DDL commits, `make_alone` has done that before."""
         if self._warehouse.columns(session, self._table) is None:
             return
         if outgrown:
@@ -112,10 +113,10 @@ class TargetCheck:
             session.run(self._warehouse.delete(self._table, "1 = 1"))
 
     def make_alone(self, session: WarehouseSession, layout: Layout, epoch: int) -> None:
-        """The same of the table, where DDL commits: under a lock, which goes with the session.
+        """Make an outgrown table anew where DDL commits: under a lock that lasts until the session closes.
 
-        Every first batch after a full refresh waits for it, in whichever epoch, and looks then: so nobody
-        takes away a table into which another runner has just committed.
+        Every first batch after a full refresh, in whichever epoch, waits for the lock and only then looks, so
+        that nobody drops a table into which another runner has just committed.
         """
         name = hashlib.sha256(f"{self._place}\0{self._flow}".encode()).hexdigest()
         session.rollback()
@@ -136,7 +137,7 @@ class TargetCheck:
         return columns.fits(self._warehouse, held, layout, self._options, shape)
 
     def _refusal(self, what: str, *, in_part: bool = True) -> OutputDisagrees:
-        """`in_part`: a backfill of some of it is a way back too."""
+        """The error for a target that is not right. `in_part`: the hint may offer a backfill too."""
         hint = f"to fill it again from the beginning use `tidegauge run --select {self._flow} --full-refresh`"
         if in_part and not self._by_lake:
             hint += f"; for a part of it alone, `tidegauge backfill -t {self._flow} --from …`"

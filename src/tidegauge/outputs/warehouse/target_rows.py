@@ -1,4 +1,4 @@
-"""The rows that a target shows, as Arrow: whatever a driver makes of a value, it is the source's again.
+"""The rows that a target shows, as Arrow: each value in the source's type, whatever the driver returns.
 
 Rows are read in blocks along the key, each in a transaction of its own: nobody waits for a reader.
 """
@@ -36,15 +36,15 @@ def read(
     where: Sequence[str] = (),
     block: int = BLOCK,
 ) -> Iterator[pa.RecordBatch]:
-    """The fields of every row for which the SQL conditions hold; the key's are among them. Without a key all
-    rows come at once: there is no order to go along."""
+    """The fields of every row for which the SQL conditions hold; the key's fields are among them. Without a
+    key all rows come at once: there is no order to read blocks in."""
     import pyarrow as pa
 
     schema = pa.schema([pa.field(field.name, type_of(field.type)) for field in fields])
     places = [next(i for i, field in enumerate(fields) if field.name == name) for name in key]
     ordered = [warehouse.name(name) for name in key]
     listed = ", ".join(warehouse.select(field) for field in fields)
-    piece, most = _piece(ordered, block)
+    piece, most = _limit_to_block(ordered, block)
     last: tuple[Any, ...] | None = None
     while True:
         past, values = make_condition_after(warehouse, ordered, last) if last is not None else ("", ())
@@ -61,8 +61,8 @@ def read(
         last = tuple(found[-1][place] for place in places)
 
 
-def _piece(ordered: Sequence[str], block: int) -> tuple[str, float]:
-    """SQL that ends a statement over one block, and how many rows that has."""
+def _limit_to_block(ordered: Sequence[str], block: int) -> tuple[str, float]:
+    """SQL that limits a statement to one block, and the block's size; infinite without a key."""
     return (f" ORDER BY {', '.join(ordered)} LIMIT {int(block)}", block) if ordered else ("", inf)
 
 
@@ -79,7 +79,8 @@ def _record_batch(
 def make_condition_after(
     warehouse: Warehouse, names: Sequence[str], last: tuple[Any, ...]
 ) -> tuple[str, tuple[Any, ...]]:
-    """Keys behind one, as `(a, b) > (?, ?)` means it, which not every engine has or finds by an index."""
+    """SQL condition for the keys after `last`, and its values: what `(a, b) > (?, ?)` means, which not every
+    engine has or finds by an index."""
     parts: list[str] = []
     values: list[Any] = []
     for place, name in enumerate(names):
@@ -90,11 +91,12 @@ def make_condition_after(
 
 
 def make_array(table: TableName, field: Field, values: Sequence[Any]) -> pa.Array:
-    """Raises OutputError, naming the column, for a value that is none of the field's type."""
+    """The driver's values as an Arrow array. Raises OutputError, naming the column, for a value that is not
+    of the field's type."""
     import pyarrow as pa
 
     kind = type_of(field.type)
-    make = _maker(kind)
+    make = _choose_converter(kind)
     try:
         return pa.array(
             [None if value is None else make(value) for value in values] if make else values, kind
@@ -113,8 +115,8 @@ def make_array(table: TableName, field: Field, values: Sequence[Any]) -> pa.Arra
         ) from error
 
 
-def _maker(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes a value of what the drivers give; None where Arrow takes it as it is."""
+def _choose_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """The function that turns a driver's value into one of this type; None where Arrow takes it as it is."""
     import pyarrow as pa
 
     if pa.types.is_boolean(kind):
@@ -136,12 +138,12 @@ def _maker(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 
 def _bytes(value: Any) -> bytes:
-    # As text: hexadecimal digits.
+    # Where a driver returns text, it is hexadecimal digits.
     return bytes.fromhex(value.removeprefix("\\x")) if isinstance(value, str) else bytes(value)
 
 
 def _decimal(value: Any, unit: Decimal) -> Decimal:
-    # A float has got there by SQLite, which keeps up to 15 digits so; its shortest text is what was written.
+    # A float comes from SQLite, which keeps decimals of up to 15 digits so; its shortest text is exact.
     exact = value if isinstance(value, Decimal) else Decimal(str(value))
     return exact if exact.as_tuple().exponent == unit.as_tuple().exponent else _EXACT.quantize(exact, unit)
 
@@ -158,6 +160,6 @@ def _moment(value: Any) -> datetime:
 
 
 def _instant(value: Any) -> datetime:
-    """Where a target has no instants of its own, it holds their digits in UTC."""
+    """A time in UTC. A target without a type for times with a zone holds them in UTC without one."""
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -36,8 +36,8 @@ class TargetSql:
 
 
 def shown_where(target: FlowTarget, there: frozenset[str]) -> str:
-    """The condition that rows marked as deleted, and versions that are not current, do not fulfil; empty:
-    none. `there`: the columns of the target."""
+    """SQL condition that leaves out rows marked as deleted and versions that are not current; empty where
+    there is nothing to leave out. `there`: the target's columns, by `FlowTarget.named`."""
     warehouse = target.warehouse
     if target.options.mode.facts.keeps_history:
         return f"{warehouse.name(IS_CURRENT)} = {warehouse.true}"

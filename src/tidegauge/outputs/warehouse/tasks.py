@@ -1,9 +1,8 @@
 """Tasks that read splits and bring them into a staging table, each over a connection of its own.
 
-A task may be started twice: after a failure, or by speculation while the first still runs. So a sink takes a
-task's rows in one transaction together with a mark of the task, of which there can be one: whoever comes
-second undoes what it did and answers with what the first has counted (hazard D3). Late attempts find their
-mark taken.
+A task may be started twice: after a failure, or by speculation while the first still runs. So a sink commits
+a task's rows in one transaction together with the task's mark, of which there can be only one: whichever
+attempt comes second rolls back, and answers with the count of the first (hazard D3).
 
 Tasks are Spark's or, where there is none yet and it would be on this machine, processes of ours. Of Spark,
 only `range`, `mapInArrow` and `collect` are used, which Spark Connect has too.
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FEW = 100_000
-"""Rows that this process brings over sooner than a Spark job would be under way."""
+"""Up to so many rows, this process loads them sooner than a Spark job would start."""
 _TASKS = 32
-"""Connections at once at most, however many executors there are."""
+"""Tasks that splits are loaded by, and so connections at once, at most, however many executors there are."""
 _TRIES = 3
 _PAUSE = 0.5
 _ANSWER = "task bigint, rows bigint, error string"
 
 Parts = Iterable[tuple[int, Iterable["pa.RecordBatch"]]]
-"""Batches by the ordinal of their split."""
+"""The Arrow batches of each split, with the split's ordinal."""
 
 
 _MARKS = "_m"
@@ -57,7 +56,7 @@ def make_marks(warehouse: Warehouse, session: WarehouseSession, stage: TableName
 
 
 def drop_with_marks(warehouse: Warehouse, session: WarehouseSession, table: TableName) -> None:
-    """Drop a staging table with its marks. One that is itself beside a staging table has none."""
+    """Drop a staging table with its table of marks. A helper of a staging table has no marks."""
     names = [warehouse.table(table)]
     if not table.table[-2:].startswith("_"):
         names.append(warehouse.table(name_marks(table)))
@@ -65,16 +64,17 @@ def drop_with_marks(warehouse: Warehouse, session: WarehouseSession, table: Tabl
 
 
 class Sink(Protocol):
-    """The staging table, from wherever a task runs. Can be pickled."""
+    """Loads rows into one staging table, from wherever a task runs. Can be pickled."""
 
     def take(self, task: int, parts: Parts) -> int:
-        """Bring rows over and commit them with the task's mark; how many they are. Raises our errors only."""
+        """Load rows and commit them with the task's mark; returns how many the task has loaded, by this
+        attempt or an earlier one. Raises our errors only."""
 
 
 def read_few(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Parts | None:
-    """The rows of a batch that is not worth a task, for this process to bring over itself; None: it is.
+    """The rows of a batch too small for tasks, for this process to load; None where tasks shall load it.
 
-    Where nobody counted the rows before, they are read until there are too many.
+    Rows that were not counted before are read until there are too many.
     """
     if batch_data.splits and not may_move_here(spark):
         return None
@@ -100,7 +100,7 @@ def parts_of(splits: Sequence[Split], first: int = 0) -> Iterator[tuple[int, Ite
 
 
 def bring(batch_data: BatchRows, sink: Sink, spark: Callable[[], SparkSession]) -> int:
-    """Every row of the batch, by as many tasks as there are splits; how many rows are there."""
+    """Load every row of the batch by tasks; returns how many rows are in the staging table."""
     if batch_data.splits or batch_data.frame is None:
         splits = batch_data.splits
         size = -(-len(splits) // _TASKS)
@@ -145,14 +145,14 @@ def _bring_frame(batch_data: BatchRows, frame: DataFrame, sink: Sink) -> int:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
         yield _answer(task, lambda: sink.take(task, [(task, fitted())]))
-        for _ in batches:  # After an error, so that Spark is not left with rows that nobody takes.
+        for _ in batches:  # After an error, read to the end, so that Spark keeps no rows that nobody takes.
             pass
 
     return _count_rows(frame.mapInArrow(work, _ANSWER).collect(), None)
 
 
 def _take_with_retries(sink: Sink, task: int, first: int, body: bytes) -> int:
-    """A lost connection is worth another one; whatever it had committed is found by its mark."""
+    """Load a task's splits; retry after a lost connection. If that one had committed, its mark is found."""
     splits: tuple[Split, ...] = unseal(body)
     for left in reversed(range(_TRIES)):
         try:
@@ -165,7 +165,7 @@ def _take_with_retries(sink: Sink, task: int, first: int, body: bytes) -> int:
 
 
 def _answer(task: int, work: Callable[[], int]) -> pa.RecordBatch:
-    """What comes of it, as a row."""
+    """Do a task's work; its outcome as a row of `_ANSWER`."""
     import pyarrow as pa
 
     rows, failure = try_work(work)

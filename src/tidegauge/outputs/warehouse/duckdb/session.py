@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 _LOOK_AFTER = 4
-"""New keys after which a session looks how much memory all of them take."""
+"""After every so many new keys, a session reads how much memory all keys take."""
 
 
 class DuckDBSession:
-    """A `WarehouseSession`. Transactions of one process write one by one: DuckDB lets one of two that change
-    the same row fail, and ours are worth the wait."""
+    """A `WarehouseSession`. Writing transactions of this process wait for each other: of two that change the
+    same row, DuckDB would let one fail."""
 
     def __init__(self, file: DuckDBFile, path: Path) -> None:
         self._file = file
@@ -33,9 +33,9 @@ class DuckDBSession:
         self._file_lock = FileLock(path)
         self._began = False
         self.worn = False
-        """The file shall be closed soon: much memory is held that DuckDB lets go only then."""
+        """Whether the file is to be closed soon: keys hold much memory that DuckDB frees only then."""
         self.tables: set[str] = set()
-        """Quoted names of what was found to be a table, and no view."""
+        """Quoted names that were found to be tables, not views."""
         self._keys = 0
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
@@ -48,7 +48,7 @@ class DuckDBSession:
         return 0
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        self._execute(sql, values)  # before the first `run` it stands alone: a transaction for it costs twice
+        self._execute(sql, values)  # alone before the first `run`: a transaction for it would cost twice
         return self._connection.fetchall()
 
     def commit(self) -> None:
@@ -72,12 +72,13 @@ class DuckDBSession:
         self._file.close()
 
     def alone(self, sql: str) -> None:
-        """Run a statement about a table of ours as a transaction of its own; waits for no writer."""
+        """Run a statement on a table of this attempt alone, in its own transaction; waits for no writer."""
         self.rollback()
         self._execute(sql)
 
     def take_in(self, table: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> int:
-        """Bring Arrow batches into a table of ours, by position; waits for no writer. Returns how many."""
+        """Insert Arrow batches, by position, into a table that only this attempt uses; waits for no writer.
+        Returns the number of rows."""
         import pyarrow as pa
 
         failure: list[BaseException] = []
@@ -85,7 +86,7 @@ class DuckDBSession:
         def watched() -> Iterator[pa.RecordBatch]:
             try:
                 yield from batches
-            except BaseException as error:  # else DuckDB would show it as its own
+            except BaseException as error:  # else DuckDB would raise it as an error of its own
                 failure.append(error)
                 raise
 
@@ -103,14 +104,14 @@ class DuckDBSession:
 
     def describe(self, table: str) -> list[tuple[str, str, bool, bool]] | None:
         """Name, type, whether it is NOT NULL and whether it is a part of the key, of each column of a quoted
-        table or view; None where there is none. Costs the same however many tables there are, which the
-        views of the catalogue do not."""
+        table or view; None where there is no such name. Unlike the catalogue's views, it costs the same
+        however many tables there are."""
         import duckdb
 
         sql = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid'
         try:
             if self._began:
-                self._connection.table(table)  # a statement that does not find it would end the transaction
+                self._connection.table(table)  # a statement on a missing table would end the transaction
             found = self.rows(sql, (table,))
         except duckdb.CatalogException:
             return None
@@ -123,7 +124,8 @@ class DuckDBSession:
         return [(str(name), str(kind), bool(no), bool(pk)) for name, kind, no, pk in found]
 
     def count_key(self, limit: int) -> None:
-        """A key was made. If keys take more memory than so many bytes, of the whole file, it is worn."""
+        """Count a key that was made; mark the session as worn where the file's keys take more than `limit`
+        bytes of memory."""
         self._keys += 1
         if self._keys % _LOOK_AFTER:
             return
@@ -132,8 +134,8 @@ class DuckDBSession:
         self.worn = int(found or 0) > limit
 
     def is_view(self, table: str) -> bool:
-        """Of what `describe` has found: only tables have rows with numbers. Asked in a transaction of its
-        own, which may fail."""
+        """Whether a name that `describe` has found is a view: only tables have `rowid`. Asked in a
+        transaction of its own, which may fail."""
         import duckdb
 
         with self._connection.cursor() as beside:

@@ -41,10 +41,11 @@ _TYPES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 _SPARK = {kind: name for name, kind in _TYPES.items()}
-_INDEXES = 64 * 2**20
-"""Bytes. The index of a new key, however small, takes half a megabyte until the file is closed."""
-_LOOK = 2.0
-"""Seconds that who only looks waits for another process."""
+_INDEX_BYTES = 64 * 2**20
+"""Bytes of key indexes at which a session is worn. The index of a new key, however small, takes half a
+megabyte until the file is closed."""
+_LOOK_SECONDS = 2.0
+"""Seconds that `look` waits for another process."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -60,18 +61,18 @@ class DuckDB(FileWarehouse):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._stage_views: set[str] = set()
-        """Staging tables that are views, made by this object and not dropped yet."""
+        """Names of staging tables that are views, made by this object and not dropped yet."""
         will_write(self._path)
 
     def connect(self) -> DuckDBSession:
         """Sessions of this process share the open file; it is closed with the last of them."""
         file = self._open(writing=True, patience=self.patience)
-        # Without the second, a look for a table that is not there goes through all names for one like it.
+        # Without the second setting, a lookup of a missing table searches all names for a similar one.
         file.connection.execute("SET TimeZone = 'UTC'; SET catalog_error_max_schemas = 0")
         return DuckDBSession(file, self._path)
 
     def look(self) -> None:
-        self._open(writing=False, patience=_LOOK).close()
+        self._open(writing=False, patience=_LOOK_SECONDS).close()
 
     def _open(self, *, writing: bool, patience: float) -> DuckDBFile:
         try:
@@ -96,7 +97,7 @@ class DuckDB(FileWarehouse):
             raise OutputError(
                 f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
             )
-        return tuple(Field(name, _spark(kind), kind) for name, kind, *_ in found)
+        return tuple(Field(name, _spark_type(kind), kind) for name, kind, *_ in found)
 
     def find_made(
         self,
@@ -104,10 +105,10 @@ class DuckDB(FileWarehouse):
         table: TableName,
         made: Sequence[WarehouseColumn],
     ) -> tuple[Field, ...] | None:
-        """As it was made, for no other process has the file open; and types are shown as declared."""
+        """The columns as made: no other process has the file open, and DuckDB shows types as declared."""
         ours = cast(DuckDBSession, session)
         ours.tables.add(self.table(table))
-        return tuple(Field(one.name, _spark(one.type), one.type) for one in made)
+        return tuple(Field(one.name, _spark_type(one.type), one.type) for one in made)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
@@ -132,7 +133,7 @@ class DuckDB(FileWarehouse):
         return super().name(identifier)
 
     def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
-        """DuckDB does not change a column that a key or an index holds: then the table is made anew."""
+        """DuckDB cannot change the type of a column in a key or an index: the table is then made anew."""
         place = (table.schema or "main", table.table)
         keys = session.rows(
             "SELECT constraint_type, constraint_column_names FROM duckdb_constraints() WHERE"
@@ -183,7 +184,7 @@ class DuckDB(FileWarehouse):
             session.rollback()
             session.run(f"ALTER TABLE {self.table(target)} ADD PRIMARY KEY ({names})")
             session.commit()
-            ours.count_key(_INDEXES)
+            ours.count_key(_INDEX_BYTES)
 
     def is_worn(self, session: WarehouseSession) -> bool:
         return cast(DuckDBSession, session).worn
@@ -195,7 +196,7 @@ class DuckDB(FileWarehouse):
             self._stage_views.discard(table.table)
             return
         if staging.is_beside(table):
-            # Never a view. To look for what is not there costs the more, the more tables there are.
+            # Never a view. Looking up a missing name is slow where there are many tables.
             session.run(f"DROP TABLE IF EXISTS {self.table(table)}")
             return
         found = ours.describe(self.table(table))
@@ -205,7 +206,7 @@ class DuckDB(FileWarehouse):
 
     def _is_view(self, session: DuckDBSession, table: TableName, columns: Sequence[str]) -> bool:
         if "rowid" not in map(str.lower, columns):
-            # What was a table is one as long as this connection keeps other processes out of the file.
+            # A table stays a table while this connection keeps other processes out of the file.
             found = self.table(table) not in session.tables and session.is_view(self.table(table))
             if not found:
                 session.tables.add(self.table(table))
@@ -225,7 +226,7 @@ class DuckDB(FileWarehouse):
         batch_data: BatchRows,
         spark: Callable[[], SparkSession],
     ) -> int:
-        """Files on this machine are not copied: the stage is a view of them, and fills the target."""
+        """Files on this machine are not copied: the staging table is a view of them."""
         assert isinstance(session, DuckDBSession)
         lake.check(batch_data.files)
         if _is_local(batch_data.files):
@@ -248,7 +249,7 @@ class DuckDB(FileWarehouse):
         session.alone(f"CREATE {what} {self.table(stage.table)} AS {' UNION ALL '.join(parts)}")
         if what == "VIEW":
             self._stage_views.add(stage.table.table)
-            return sum(footer.num_rows for footer in footers)  # which DuckDB, too, counts a file by
+            return sum(footer.num_rows for footer in footers)  # DuckDB, too, counts a file by its footer
         ((rows,),) = session.rows(f"SELECT COUNT(*) FROM {self.table(stage.table)}")
         session.rollback()
         return int(rows)
@@ -293,11 +294,11 @@ def _top_names(footer: Any) -> tuple[str, ...]:
 
 
 def _literal(path: str) -> str:
-    """A path that is no pattern."""
+    """A path with its glob characters escaped."""
     return _PATTERN.sub(r"[\g<0>]", path)
 
 
-def _spark(kind: str) -> str:
+def _spark_type(kind: str) -> str:
     if size := parse_decimal(kind):
         return f"decimal({size.precision},{size.scale})"
     return _SPARK.get(kind, "")

@@ -1,4 +1,4 @@
-"""Columns of types that Spark does not have, which a MySQL source fills as they are."""
+"""Columns of types that Spark does not have: a target filled from MySQL keeps them (`Field.through`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fit_through(plain: str, wanted: str) -> fit.Fit:
 
 
 def fit_wide(plain: str, field: Field) -> fit.Fit | None:
-    """Of decimals with more digits than Spark has; None: neither side is one."""
+    """The fit where a decimal has more digits than Spark's 38; None where neither side is such a decimal."""
     held = parse_decimal(plain)
     brought = parse_decimal(field.through or field.type)
     if held is None or brought is None or max(held.precision, brought.precision) <= _WIDEST:

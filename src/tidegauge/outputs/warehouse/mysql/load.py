@@ -1,4 +1,4 @@
-"""Rows into a staging table of MySQL: LOAD DATA from our own stream, or INSERTs of many rows."""
+"""Load rows into a staging table of MySQL: LOAD DATA from our own stream, or INSERTs of many rows."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ class Rows:
     """How rows get into one staging table."""
 
     table: str
-    """Quoted."""
+    """The quoted name of the staging table."""
     ordinal: str
     columns: tuple[str, ...]
-    """Quoted, in the order of the batches."""
+    """The quoted names of the columns, in the order of the batches."""
     hexed: tuple[bool, ...]
+    """Whether each of the columns travels in hexadecimal."""
     key: tuple[str, ...]
     local: bool
     """Whether the server takes LOAD DATA from its clients."""
 
     @property
     def load(self) -> tuple[str, str]:
-        """The statement before and after the word for the stream."""
+        """The LOAD DATA statement before and after the word that names the stream."""
         named = [f"@b{place}" if hexed else name for place, (name, hexed) in self._places()]
         sets = [f"{name} = UNHEX(@b{place})" for place, (name, hexed) in self._places() if hexed]
         listed = ", ".join((self.ordinal, *named))
@@ -84,7 +85,7 @@ def takes_local(session: MysqlSession) -> bool:
 
 
 def bring_in(session: MysqlSession, rows: Rows, parts: Parts) -> int:
-    """As many rows as the server counted. Nothing is committed."""
+    """Load rows; returns how many the server counted. Does not commit."""
     return _load(session, rows, parts) if rows.local else _insert(session, rows, parts)
 
 
@@ -108,7 +109,7 @@ def _load(session: MysqlSession, rows: Rows, parts: Parts) -> int:
             ) from error
         raise session.translate(error) from error
     if warnings:
-        # LOCAL makes a warning of every value that does not fit, and stores another one in its place.
+        # With LOCAL a value that does not fit is only a warning, and another value is stored in its place.
         shown = session.rows("SHOW WARNINGS LIMIT 1")
         raise Refused(f"{session.login.name}: {mask(str(shown[0][2])) if shown else 'a value does not fit'}")
     if count != sent:

@@ -1,8 +1,7 @@
 """Arrow batches as the text that MySQL's `LOAD DATA` reads, whole columns at a time; or as rows of an INSERT.
 
 Every value is written so that the server reads the very same one: floats by their shortest exact text,
-decimals and moments digit for digit, bytes in hexadecimal, and in text a backslash before what means
-something to the server.
+decimals and times digit for digit, bytes in hexadecimal, and text with a backslash before special characters.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ if TYPE_CHECKING:
 FORMAT = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'"
 _NULL = b"\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
-"""The backslash first, for the others bring more of them."""
+"""The backslash comes first, because the other replacements add backslashes."""
 _ROWS = 1 << 15
 _BYTES = 1 << 25
 _HEX = b"0123456789abcdef"
 
 
 def is_hex(kind: pa.DataType) -> bool:
-    """Whether a column goes over in hexadecimal, and has to be turned back by the statement."""
+    """Whether a column travels in hexadecimal, which the statement has to turn back into bytes."""
     import pyarrow as pa
 
     return bool(pa.types.is_binary(kind))
 
 
 def blocks(batch: pa.RecordBatch, ordinal: int, key: Sequence[str]) -> Iterator[memoryview]:
-    """The rows, with the ordinal before the other fields."""
+    """The rows as text for LOAD DATA, with the ordinal before the other fields."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -98,12 +97,12 @@ def _text(column: pa.Array, name: str, batch: pa.RecordBatch, key: Sequence[str]
                 " numbers never are",
                 hint="mend the row at the source, or read the column as `string` with `types:`",
             )
-        # The shortest text of a float is that of another double, which may even be beyond all floats.
+        # Read as a double, a float's shortest text is another number, which may even be beyond all floats.
         column = column.cast(pa.float64())
     if is_hex(kind):
         return _hex(column)
     if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us"))  # The same moment in UTC, without the letter for it.
+        column = column.cast(pa.timestamp("us"))  # The same moment in UTC, written without the letter Z.
     text = column.cast(pa.string())
     if pa.types.is_string(kind):
         text = _escape(text)
@@ -111,7 +110,7 @@ def _text(column: pa.Array, name: str, batch: pa.RecordBatch, key: Sequence[str]
 
 
 def _escape(column: pa.Array) -> pa.Array:
-    """Looks at the bytes first: most columns hold nothing to escape."""
+    """Escape special characters. Looks at the bytes first: most columns hold nothing to escape."""
     import numpy as np
     import pyarrow.compute as pc
 

@@ -2,8 +2,7 @@
 
 In that exchange the server says which file it wants, and a driver opens it: a hostile server, or one that was
 taken over, may ask for any file that this process can read, in answer to any statement (hazard E2). Here no
-file is ever opened: the server has to say the word that stands in our statement, made up at random for this
-once.
+file is ever opened: the server has to repeat a random word from our statement, which is used only once.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ _PACKET = 1 << 20
 
 
 class Unasked(err.OperationalError):
-    """The server asked for something else than the stream."""
+    """The server asked for something other than the stream."""
 
 
 class StreamConnection(MysqlConnection):
-    """As PyMySQL's own, made with `local_infile=True` so that the server may ask at all."""
+    """PyMySQL's connection; make it with `local_infile=True`, so that the server may ask at all."""
 
     _stream: tuple[str, Iterator[memoryview]] | None = None
     _warnings = 0
 
     def load(self, before: str, after: str, stream: Iterator[memoryview]) -> tuple[int, int]:
-        """Run `<before> '<word>' <after>`; rows that the server counted, and its warnings."""
+        """Run `<before> '<word>' <after>`; returns the server's count of rows and of warnings."""
         word = f"tidegauge-{secrets.token_hex(16)}"
         self._stream = word, stream
         try:
@@ -73,7 +72,7 @@ class _StreamResult(MySQLResult):
                 for start in range(0, len(block), _PACKET):
                     connection.write_packet(bytes(block[start : start + _PACKET]))
         except BaseException:
-            # There is no word for "stop": an end of the stream would be taken for the end of the rows.
+            # The protocol has no "stop": an end of the stream would be taken for the end of the rows.
             connection._force_close()
             raise
         connection.write_packet(b"")

@@ -35,7 +35,7 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, schema: str) -> Iterator[Lack]:
         need.table.table: find_missing(need.verbs, find_allowed(grants, schema, need.table.table))
         for need in needs.tables
     }
-    # A right on a table that is not there cannot be granted.
+    # A privilege on a missing table cannot be granted, so it is needed on the whole schema.
     missing |= frozenset().union(*(verbs for table, verbs in lacking.items() if table not in there))
     quoted = f"`{schema.replace('`', '``')}`"
     pattern = quoted.replace("_", "\\_").replace("%", "\\%")

@@ -1,4 +1,4 @@
-"""Connections to MySQL and MariaDB as a warehouse: in UTC, strict, with bounded waits and errors of ours."""
+"""Connections to MySQL and MariaDB as a warehouse: in UTC, strict, with bounded waits and our own errors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
 DEFAULT_PORT = 3306
 _IDLE_SECONDS = 20
-"""A transaction of a process that was stopped in its middle is ended by MariaDB after this, before those who
-wait for its lock give up. MySQL has no such setting."""
+"""After so many idle seconds MariaDB ends the transaction of a process that was stopped in the middle of it,
+before sessions that wait for its lock give up. MySQL has no such setting."""
 _SESSION = (
     "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
     f" net_write_timeout = 600, net_read_timeout = 600 /*M! , idle_transaction_timeout = {_IDLE_SECONDS} */"
 )
-# Under the default a transaction would look at the table as it was before it waited for its lock.
+# Under the default a transaction would read the table as it was before the transaction waited for a lock.
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698})
 _LOST = frozenset(
@@ -51,7 +51,7 @@ _VALUE = frozenset(
 _TOO_LONG_KEY = 1071
 _DENIED = frozenset({1142, 1143, 1044, 1227})
 DISABLED = frozenset({ER.NOT_ALLOWED_COMMAND, 3948, 4166})
-"""The server takes no LOAD DATA from its clients."""
+"""Codes of the errors of a server that takes no LOAD DATA from its clients."""
 _HOLDERS = (
     "SELECT p.ID, p.USER FROM information_schema.INNODB_TRX x JOIN information_schema.PROCESSLIST p"
     " ON p.ID = x.trx_mysql_thread_id WHERE p.ID <> CONNECTION_ID() AND x.trx_started"
@@ -61,7 +61,7 @@ _HOLDERS = (
 
 @dataclass(frozen=True)
 class MysqlLogin:
-    """All that a connection needs, in a form that can go along with a task, its password too."""
+    """All that a connection needs, including the password, in a form that can be pickled for a task."""
 
     name: str
     address: str
@@ -115,7 +115,7 @@ class MysqlSession:
         self.connection = connection
         self.login = login
         self.holds = False
-        """It has a lock that goes with it."""
+        """Whether the session has a lock that lasts until it closes (`MySQL.hold`)."""
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         rows, _ = self._execute(sql, values)
@@ -143,12 +143,12 @@ class MysqlSession:
 
     @property
     def has_ended(self) -> bool:
-        """A server that ends a session closes its line, and nothing is said to one that asks nothing."""
+        """Whether the server has ended the session: to an idle one it sends nothing but the end."""
         line: Any = getattr(self.connection, "_sock", None)  # the driver has no other way to ask
         return line is None or bool(select.select([line], [], [], 0)[0])
 
     def translate(self, error: Exception) -> TidegaugeError:
-        """The driver's error as ours; where we waited in vain, with who was in the way."""
+        """The driver's error as one of ours; after a lock timeout it names sessions open as long."""
         ours = translate_error(error, self.login)
         if isinstance(ours, Locked):
             ours.message += self._holders()
@@ -163,7 +163,7 @@ class MysqlSession:
                     cursor.execute(sql.replace("%", "%%").replace(MARK, "%s"), tuple(values))
                 else:
                     cursor.execute(sql)
-                described: Any = cursor.description  # None without a result, which the stubs do not know.
+                described: Any = cursor.description  # None without a result set, which the stubs leave out.
                 if described is not None:
                     return 0, list(cursor.fetchall())
                 return max(0, int(cursor.rowcount)), []

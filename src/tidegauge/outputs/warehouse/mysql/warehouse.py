@@ -1,7 +1,7 @@
 """MySQL and MariaDB as a warehouse.
 
-DDL commits by itself there, so tables are made before a transaction begins. Text is held in a binary
-collation that does not pad, in which a key is equal to itself and to nothing else.
+DDL commits by itself there, so tables are made before a transaction begins. Text is stored in a binary
+collation without padding, in which a key is equal only to itself.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _BYTES = {
 _LENGTH = re.compile(r"\((\d+)\)")
 _WIDEST, _FINEST = 38, 30
 _KEY_LENGTH = 255
-"""Characters, or bytes, of a key column whose source states no length."""
+"""Length, in characters or bytes, of a key column whose source states none."""
 _LONGEST_KEY = 768
-"""Characters of one that states it: 3072 bytes are the limit of an index."""
+"""Most characters of a key column: an index holds 3072 bytes, which is four for each character."""
 _COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */"
-"""Each server reads its own comment and passes over the other's."""
+"""Each of the two servers runs its own comment and ignores the other's."""
 
 
 class MySQL(Warehouse):
@@ -110,7 +110,7 @@ class MySQL(Warehouse):
         return self._login.connect(self.patience)
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
-        self.table(table)  # One that cannot be there is refused in our words.
+        self.table(table)  # Raises our own error for a name that no table can have.
         schema = table.schema or self._login.arguments["database"]
         found = session.rows(
             "SELECT TABLE_TYPE FROM information_schema.TABLES"
@@ -136,7 +136,7 @@ class MySQL(Warehouse):
         )
 
     def is_loose(self, session: WarehouseSession, table: TableName) -> bool:
-        """A table of ours compares bytes; one that somebody else made may have any collation."""
+        """Tidegauge's own tables compare bytes; a table that somebody else made may have any collation."""
         found = session.rows(
             f"SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}"
             " AND COLLATION_NAME NOT LIKE '%nopad_bin' AND COLLATION_NAME NOT LIKE '%0900_bin' LIMIT 1",
@@ -164,7 +164,7 @@ class MySQL(Warehouse):
 
     def select(self, field: Field) -> str:
         value = self.value(field)
-        # The server shows six digits of a float, and of a double all.
+        # The server shows only six digits of a float, but all digits of a double.
         return f"{value} + 0e0" if field.type in ("float", "double") else value
 
     def type(self, field: Field, *, key: bool) -> str:
@@ -215,12 +215,12 @@ class MySQL(Warehouse):
             return fit.Fit(fit.Verdict.HOLDS) if enough else fit.Fit(fit.Verdict.WIDEN, wanted)
         found = fit.by_type(held, field, wanted)
         if found.verdict is fit.Verdict.WIDEN and wanted == plain:
-            return fit.Fit(fit.Verdict.HOLDS)  # A key without a stated length: it cannot be made wider.
+            return fit.Fit(fit.Verdict.HOLDS)  # A key without a stated length cannot be made wider.
         return found
 
     def differs(self, left: str, right: str) -> str:
-        # By value; and text by its bytes too, for a collation may take texts for one that are not. Only text
-        # has a collation of its own.
+        # By value; and text by its bytes too, because a collation may take different texts for equal. Only
+        # text has a collation other than binary.
         old, new = (f"CAST(CONVERT({value} USING utf8mb4) AS BINARY)" for value in (left, right))
         return f"(NOT ({left} <=> {right}) OR (COLLATION({left}) <> 'binary' AND NOT ({old} <=> {new})))"
 
@@ -236,7 +236,7 @@ class MySQL(Warehouse):
         return f"{made} ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 {_COLLATION}"
 
     def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:
-        """MODIFY forgets whatever it is not told again."""
+        """MODIFY drops what is not stated again, so the collation and NOT NULL are repeated."""
         ((null, collation),) = session.rows(
             "SELECT IS_NULLABLE, COLLATION_NAME FROM information_schema.COLUMNS"
             f" WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK} AND COLUMN_NAME = {MARK}",
@@ -295,7 +295,7 @@ class MySQL(Warehouse):
         )
         few = tasks.read_few(batch_data, spark)
         if few is not None:
-            # Of its own: a stream that breaks off takes its connection with it.
+            # A connection of its own, because a stream that breaks off ends its connection.
             with closing(self.connect()) as own:
                 count = bring_in(own, rows, few)
                 own.commit()
@@ -316,12 +316,12 @@ def _spark_type(kind: str, full: str, precision: int | None, scale: int | None) 
 
 
 def _plain(kind: str) -> str:
-    """Without the display width, which newer servers do not show: `bigint unsigned`."""
+    """A type without its display width, which newer servers do not show: `bigint unsigned`."""
     return re.sub(r"int\(\d+\)", "int", kind.lower())
 
 
 def _is_fine_enough(plain: str, field: Field) -> bool | None:
-    """Whether a column of moments keeps their microseconds; None: it is another kind of column."""
+    """Whether a time column keeps the microseconds of the field; None for other kinds of columns."""
     if plain.startswith("datetime") and field.type in ("timestamp", "timestamp_ntz"):
         return plain == "datetime(6)"
     if plain.startswith("timestamp") and field.type == "timestamp":
@@ -330,17 +330,17 @@ def _is_fine_enough(plain: str, field: Field) -> bool | None:
 
 
 def _is_long_enough(held: Field, plain: str, field: Field) -> bool | None:
-    """Whether a column of limited bytes has room for the length that the source states; None: it has no
-    such limit."""
+    """Whether a column with a limit in bytes has room for the length that the source states; None where it
+    has no such limit."""
     stated = _LENGTH.search(field.source_type)
-    if held.type == field.type == "binary" and (limit := _limit(plain)) is not None:
+    if held.type == field.type == "binary" and (limit := _byte_limit(plain)) is not None:
         return stated is not None and int(stated[1]) <= limit
     if held.type == field.type == "string" and plain in _BYTES:
         return stated is not None and 4 * int(stated[1]) <= _BYTES[plain]
     return None
 
 
-def _limit(plain: str) -> int | None:
+def _byte_limit(plain: str) -> int | None:
     if plain in _BYTES:
         return _BYTES[plain]
     match = _LENGTH.search(plain) if plain.startswith("varbinary") else None

@@ -1,9 +1,8 @@
 """Arrow batches as the bytes of PostgreSQL's `COPY … (FORMAT binary)`, whole columns at a time.
 
 A row is the number of its fields, and for each field four bytes of length and the value, high byte first.
-What has one width in every row (numbers, lengths) is laid side by side in one block; Arrow then joins blocks
-and texts row by row. Numbers go over as they are, so that no text form of a float, a decimal or a moment has
-a say.
+Values of the same width in every row (numbers, lengths) are put side by side into one block; Arrow then joins
+blocks and texts row by row. Numbers travel in binary, so that no value is rounded in a text form.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _BYTES = 1 << 26
 """Rows and bytes of one block at most, unless a single row is larger."""
 _EPOCH_MICROS = 946_684_800_000_000
 _EPOCH_DAYS = 10_957
-"""PostgreSQL counts from 2000."""
+"""PostgreSQL counts time from 2000-01-01: these are its distance from 1970-01-01."""
 _NEGATIVE = 0x4000
 _GROUP = 4
-"""Digits of a numeric that go together."""
+"""Decimal digits in one group of a numeric."""
 
 
 def blocks(batch: pa.RecordBatch, ordinal: int) -> Iterator[memoryview]:
@@ -56,7 +55,7 @@ def _encode(batch: pa.RecordBatch, ordinal: int) -> memoryview:
 
 
 class _Parts:
-    """Blocks of one width, and between them values of any width, in the order of the row."""
+    """Collects the parts of rows in order: blocks of fixed width, and between them values of any width."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -128,7 +127,8 @@ def _binary(block: np.ndarray[Any, Any], validity: pa.Buffer | None) -> pa.Array
 
 
 def _fields(column: pa.Array) -> list[tuple[str, Any]]:
-    """A value of one width as numbers side by side; under a NULL stands anything."""
+    """The numbers that make up a value of fixed width, each with its NumPy type; under a NULL they can be
+    anything."""
     import numpy as np
     import pyarrow as pa
 
@@ -145,7 +145,7 @@ def _fields(column: pa.Array) -> list[tuple[str, Any]]:
     if pa.types.is_timestamp(kind):
         return [(">i8", _values(column, np.dtype("<i8")) - _EPOCH_MICROS)]
     if pa.types.is_floating(kind):
-        # By their bits: nothing is computed, so that nothing is rounded and no NaN becomes another.
+        # The bits are copied: nothing is computed, so that nothing is rounded and no NaN becomes another.
         size = kind.bit_width // 8
         return [(f">u{size}", _values(column, np.dtype(f"<u{size}")))]
     plain = np.dtype(kind.to_pandas_dtype())
@@ -160,7 +160,8 @@ def _values(column: pa.Array, form: np.dtype[Any], words: int = 1) -> np.ndarray
 
 
 def _numeric(words: np.ndarray[Any, Any], precision: int, scale: int) -> list[tuple[str, Any]]:
-    """Always all the groups of four digits that the type may need: the server strips zeros by itself."""
+    """The parts of a numeric: its header, and always all groups of four digits that the type may need. The
+    server strips zeros by itself."""
     import numpy as np
 
     low, high = words[:, 0], words[:, 1]
@@ -199,7 +200,7 @@ def _divide(value: np.ndarray[Any, Any], divisors: list[int]) -> list[Any]:
 def _divide_wide(
     low: np.ndarray[Any, Any], high: np.ndarray[Any, Any], negative: np.ndarray[Any, Any], divisors: list[int]
 ) -> list[Any]:
-    """The same for values beyond 64 bits, by hand in four parts of 32 bits."""
+    """Like `_divide`, for values beyond 64 bits: long division in four parts of 32 bits."""
     import numpy as np
 
     down = ~low + np.uint64(1)

@@ -1,4 +1,4 @@
-"""Rows into a staging table of PostgreSQL by binary COPY."""
+"""Load rows into a staging table of PostgreSQL by binary COPY."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CopySink:
 
     def take(self, task: int, parts: Parts) -> int:
         with closing(self.login.connect()) as session:
-            # What is unlogged is gone after a crash of the server anyway.
+            # An unlogged table is empty after a server crash anyway: no commit need wait for the disk.
             session.run("SET LOCAL synchronous_commit = off")
             rows = copy_in(session, self.copy, parts, self.key)
             mark = f"INSERT INTO {self.marks} (task, rows) VALUES ({MARK}, {MARK}) ON CONFLICT DO NOTHING"
@@ -46,7 +46,7 @@ class CopySink:
 
 
 def copy_in(session: PostgresqlSession, statement: str, parts: Parts, key: tuple[str, ...]) -> int:
-    """As many rows as the server counted. Nothing is committed."""
+    """Load rows; returns how many the server counted. Does not commit."""
     try:
         with session.connection.cursor() as cursor:
             with cursor.copy(statement.encode()) as copy:
@@ -63,7 +63,8 @@ def copy_in(session: PostgresqlSession, statement: str, parts: Parts, key: tuple
 
 
 def _refuse_nul(batch: pa.RecordBatch, key: tuple[str, ...]) -> None:
-    """The one text that PostgreSQL cannot hold; the server would say neither row nor value."""
+    """Raises Refused for a text with a NUL character, the only one that PostgreSQL cannot hold: the server
+    would name neither row nor value."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -78,7 +79,7 @@ def _refuse_nul(batch: pa.RecordBatch, key: tuple[str, ...]) -> None:
             continue
         row = pc.index(pc.fill_null(pc.match_substring(column, "\0"), False), True).as_py()
         if row < 0:
-            continue  # It lies under a NULL.
+            continue  # The character is in the bytes under a NULL.
         which = ", ".join(f"{part} = {batch.column(part)[row].as_py()}" for part in key)
         value = column[row].as_py()
         raise Refused(

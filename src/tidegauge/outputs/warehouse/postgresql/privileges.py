@@ -11,12 +11,12 @@ from tidegauge.outputs.warehouse.privileges import SchemaNeeds, TableNeed
 
 @dataclass(frozen=True)
 class Words:
-    """In which the two differ."""
+    """How the SQL for PostgreSQL and for Redshift differs."""
 
     mark: str = "\0"
     owns: str = "pg_has_role(c.relowner, 'USAGE')"
     newer: bool = True
-    """A session can be read-only, and columns have rights of their own."""
+    """Whether a session can be read-only, and columns have privileges of their own."""
 
 
 POSTGRESQL = Words()
@@ -24,7 +24,7 @@ REDSHIFT = Words("?", "pg_get_userbyid(c.relowner) = current_user", newer=False)
 
 
 def find_lacks(asked: Asked, needs: SchemaNeeds, words: Words = POSTGRESQL) -> Iterator[Lack]:
-    """Of tables that are not there nothing is asked: who makes a table owns it."""
+    """What the login lacks. Missing tables need no privileges: whoever makes a table owns it."""
     ((user,),) = asked.rows("SELECT current_user::text")
     login = _quote(user)
     if words.newer and asked.rows("SELECT current_setting('transaction_read_only')") == [("on",)]:
@@ -52,10 +52,10 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, words: Words = POSTGRESQL) -> I
             f"GRANT {', '.join(missing)} ON SCHEMA {_quote(schema)} TO {login}",
         )
     for need in needs.tables:
-        yield from _of_table(asked, need, user, schema, words)
+        yield from _find_table_lacks(asked, need, user, schema, words)
 
 
-def _of_table(asked: Asked, need: TableNeed, user: str, schema: str, words: Words) -> Iterator[Lack]:
+def _find_table_lacks(asked: Asked, need: TableNeed, user: str, schema: str, words: Words) -> Iterator[Lack]:
     name = need.table.table
     found = asked.rows(
         f"SELECT c.oid::bigint, {words.owns} FROM pg_class c"
@@ -86,7 +86,7 @@ def _is_allowed(asked: Asked, oid: int, verb: str, words: Words) -> bool:
     ((allowed,),) = asked.rows(f"SELECT has_table_privilege({oid}::oid, '{verb}')")
     if allowed or not words.newer or verb == DELETE:
         return bool(allowed)
-    # A right on every column is as good as one on the table.
+    # A privilege on every column is as good as one on the table.
     barred = asked.rows(
         f"SELECT 1 FROM pg_attribute WHERE attrelid = {oid} AND attnum > 0 AND NOT attisdropped"
         f" AND NOT has_column_privilege({oid}::oid, attnum, '{verb}') LIMIT 1"

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL as a warehouse: in UTC, with bounded waits, and with errors of ours only."""
+"""Connections to PostgreSQL as a warehouse: in UTC, with bounded waits, and with our own errors only."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
 DEFAULT_PORT = 5432
 _IDLE_SECONDS = 20
-"""A transaction of a process that was stopped in its middle is ended by the server after this, before those
-who wait for its lock give up."""
+"""After so many idle seconds the server ends the transaction of a process that was stopped in the middle of
+it, before sessions that wait for its lock give up."""
 _SESSION = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1;"
-    # As the readers of a source: what is made text inside the database is the same text.
+    # As in the readers of a source, so that a value turned into text inside the database is the same text.
     " SET IntervalStyle = 'postgres'; SET xmloption = 'content';"
     f" SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s';"
     # Statements over whole batches: a sort in memory instead of on disk, and no compiler for each of them.
     " SET work_mem = '128MB'; SET jit = off;"
-    # As if from memory or a disk without heads: else a few rows for a large table would read all of it.
+    # As for memory or an SSD: else, for a few rows, the server would read all of a large table.
     " SET random_page_cost = 1.1"
 )
 _FINAL = ("28", "3D")
@@ -36,8 +36,9 @@ _LOST = ("08", "57P", "25P03", "53")
 _WAITED = "55P03"
 _CONFLICT = ("40P01", "40001")
 _VALUE = ("22", "23")
-_TWINS = ("pg_type_typname_nsp_index", "pg_class_relname_nsp_index", "pg_namespace_nspname_index")
-"""What two sessions trip over that make the same table at once: IF NOT EXISTS does not see the other's."""
+_CREATE_CONFLICTS = ("pg_type_typname_nsp_index", "pg_class_relname_nsp_index", "pg_namespace_nspname_index")
+"""Constraints that one of two sessions violates that make the same table at once: IF NOT EXISTS does not see
+a table that is not committed yet."""
 _HOLDERS = """
 SELECT DISTINCT c.relname, a.pid, a.usename, a.application_name
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid JOIN pg_class c ON c.oid = l.relation
@@ -49,7 +50,7 @@ WHERE l.granted AND l.pid <> pg_backend_pid() AND l.locktype = 'relation' AND c.
 
 @dataclass(frozen=True)
 class PostgresqlLogin:
-    """All that a connection needs, in a form that can go along with a task, its password too."""
+    """All that a connection needs, including the password, in a form that can be pickled for a task."""
 
     name: str
     address: str
@@ -92,7 +93,7 @@ class PostgresqlLogin:
 
 
 class PostgresqlSession:
-    """A `WarehouseSession`. The driver puts values into the text, so that no type is guessed for them."""
+    """A `WarehouseSession`. The driver puts values into the SQL text, so that no type is guessed for them."""
 
     def __init__(self, connection: psycopg.Connection[Any], login: PostgresqlLogin) -> None:
         self.connection = connection
@@ -125,11 +126,11 @@ class PostgresqlSession:
 
     @property
     def has_ended(self) -> bool:
-        """A server that ends a session says so, and nothing else is said to one that asks nothing."""
+        """Whether the server has ended the session: to an idle one it sends nothing but the end."""
         return self.connection.closed or bool(select.select([self.connection.fileno()], [], [], 0)[0])
 
     def translate(self, error: Exception, sql: str = "") -> TidegaugeError:
-        """The driver's error as ours; where we waited in vain, with who was in the way."""
+        """The driver's error as one of ours; after a lock timeout it names the sessions with the lock."""
         ours = translate_error(error, self.login)
         if isinstance(ours, Locked) and sql:
             ours.message += self._holders(sql)
@@ -171,7 +172,7 @@ def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
         )
     if state == _WAITED:
         return Locked(f"{login.name}: {said}")
-    if state in _CONFLICT or constraint in _TWINS:
+    if state in _CONFLICT or constraint in _CREATE_CONFLICTS:
         return Overtaken(f"{login.name}: {said}")
     if state.startswith(_VALUE):
         return Refused(f"{login.name}: {said}")

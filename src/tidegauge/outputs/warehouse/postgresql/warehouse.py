@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LONGEST = 63
-"""Bytes of a name; the server would cut a longer one without a word."""
+"""Most bytes of a name; the server would silently cut a longer one."""
 _TYPES = {
     "boolean": "boolean",
     "tinyint": "smallint",
@@ -57,11 +57,11 @@ _HELD = {
     "timestamp": "timestamp_ntz",
 }
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
-_ROUGH = re.compile(r"\((\d)\)")
+_TIME_DIGITS = re.compile(r"\((\d)\)")
 _WIDEST = 38
 _STAGING = "tidegauge_stage_"
-_MAKING = 0x7469646567617567
-"""The number of the lock that those who make a table hold."""
+_CREATE_LOCK = 0x7469646567617567
+"""Number of the advisory lock that sessions hold while they make a table."""
 
 
 class PostgreSQL(Warehouse):
@@ -140,7 +140,7 @@ class PostgreSQL(Warehouse):
         return f"({self.name(field.name)})::text" if field.through else self.name(field.name)
 
     def changed(self, left: str, right: str, kind: str) -> str:
-        # Some types have no equality, and to others values are equal that are not the same: 1.0 and 1.00.
+        # As text: some types have no equality, and others take different values for equal (1.0 and 1.00).
         return (
             self.differs(f"({left})::text", f"({right})::text")
             if kind == "string"
@@ -153,7 +153,7 @@ class PostgreSQL(Warehouse):
         number = parse_decimal(field.type) or field.type in ("tinyint", "smallint", "int", "bigint")
         if held.source_type == "numeric" and number:
             return fit.Fit(fit.Verdict.HOLDS)
-        rough = _ROUGH.search(held.source_type) if held.type.startswith("timestamp") else None
+        rough = _TIME_DIGITS.search(held.source_type) if held.type.startswith("timestamp") else None
         if rough and int(rough[1]) < 6 and held.type == field.type:
             return fit.Fit(fit.Verdict.WIDEN, self.type(field, key=key))
         return super().fit(held, field, key=key)
@@ -168,10 +168,10 @@ class PostgreSQL(Warehouse):
     ) -> str:
         made = super().create(table, columns, key=key, options=options)
         if table.table.startswith(_STAGING):
-            # Half the work: what is in it is loaded again should the server crash.
+            # Unlogged is half the work; if the server crashes, the rows are loaded again.
             return made.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1)
-        # IF NOT EXISTS does not see a table that another session is just making: they go one after the other.
-        return f"SELECT pg_advisory_xact_lock({_MAKING}); {made}"
+        # IF NOT EXISTS does not see a table that another session is making: sessions go one by one.
+        return f"SELECT pg_advisory_xact_lock({_CREATE_LOCK}); {made}"
 
     def has_ended(self, session: WarehouseSession) -> bool:
         return cast(PostgresqlSession, session).has_ended
@@ -204,12 +204,12 @@ class PostgreSQL(Warehouse):
             marks = tasks.make_marks(self, session, stage.table)
             sink = CopySink(self._login, copy, self.table(marks), stage.key)
             rows = tasks.bring(batch_data, sink, spark)
-        self._take_texts(session, stage)
+        self._convert_texts(session, stage)
         session.commit()
         return rows
 
-    def _take_texts(self, session: WarehouseSession, stage: StagingTable) -> None:
-        """What came as text becomes what the target declares."""
+    def _convert_texts(self, session: WarehouseSession, stage: StagingTable) -> None:
+        """Convert the columns that came as text to the types that the target declares."""
         changes = [
             f"ALTER COLUMN {name} TYPE {field.through} USING {name}::{field.through}"
             for field in stage.fields

@@ -1,8 +1,8 @@
-"""Files of a lake into a staging table of Redshift, by COPY with a manifest of its own.
+"""Load files of a lake into a staging table of Redshift, by COPY with a manifest of its own.
 
-COPY fills columns by their place, and tells no row's file. Rows have to know which file they came in only
-where a key is in more than one. So the files are copied all at once; should a key repeat, by the attempt that
-wrote them; should one repeat there still, one by one.
+COPY fills columns by position, and does not say which file a row came from. That matters only where a key is
+in more than one file. So all files are copied at once; if a key repeats, the files of each attempt that wrote
+them are copied together; if a key still repeats, each file is copied alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DENIED = re.compile(
 _GONE = re.compile(r"NoSuchKey|does not exist|FileNotFound", re.IGNORECASE)
 
 Numbered = tuple[int, LakeFile]
-"""A file, and which one of the batch it is."""
+"""A file and its number in the batch."""
 
 
 _KEYS_AT_ONCE = 500
@@ -46,7 +46,7 @@ _KEYS_AT_ONCE = 500
 def _insert_keys(
     warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchRows
 ) -> int:
-    """Keys to delete lie in no lake, and are few: many in one statement."""
+    """Insert keys to delete, which are in no lake, and are few: many in one statement. Returns how many."""
     names = ", ".join(
         warehouse.name(name) for name in (*(field.name for field in stage.fields), stage.ordinal)
     )
@@ -66,7 +66,7 @@ def _insert_keys(
 
 
 def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, batch_data: BatchRows) -> int:
-    """Make the staging table and fill it, in one transaction; how many rows were copied."""
+    """Make the staging table and fill it, in one transaction; returns how many rows were loaded."""
     columns = [
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
         for field in stage.fields
@@ -120,7 +120,7 @@ class _Copies:
         kinds = ", ".join(f"c{place} {_raw_type(part)}" for place, part in enumerate(self._schema))
         self._session.run(f"CREATE TEMP TABLE {raw} ({kinds})")
         counted = self._copy(raw, [file for _, file in files])
-        if len(files) > 1 and self._stage.key and self._repeats(raw):
+        if len(files) > 1 and self._stage.key and self._has_repeats(raw):
             self._session.run(f"DROP TABLE {raw}")
             return sum(self.bring(part) for part in _split(files))
         self._take(raw, files[0][0])
@@ -145,17 +145,18 @@ class _Copies:
             )
         return int(counted)
 
-    def _repeats(self, raw: str) -> bool:
+    def _has_repeats(self, raw: str) -> bool:
         names = self._schema.names
         key = ", ".join(f"c{names.index(name)}" for name in self._stage.key)
         return bool(self._session.rows(f"SELECT 1 FROM {raw} GROUP BY {key} HAVING COUNT(*) > 1 LIMIT 1"))
 
     def _take(self, raw: str, ordinal: int) -> None:
+        """Insert the copied rows into the staging table, with the ordinal in every row."""
         name, names = self._warehouse.name, self._schema.names
         values = []
         for field in self._stage.fields:
             place = f"c{names.index(field.name)}"
-            # COPY knows no zones: an instant arrives as its hour in UTC.
+            # COPY knows no zones: a time with a zone arrives as the time in UTC.
             values.append(f"{place} AT TIME ZONE 'UTC'" if field.type == "timestamp" else place)
         into = ", ".join([*(name(field.name) for field in self._stage.fields), name(self._stage.ordinal)])
         self._session.run(
@@ -204,14 +205,14 @@ class _Copies:
 
 
 def _split(files: Sequence[Numbered]) -> list[list[Numbered]]:
-    """By the folder of the attempt that wrote them; files of one attempt, each by itself."""
+    """The files of each attempt together, by its folder; where there is only one, each file alone."""
     folders = [list(part) for _, part in groupby(files, key=lambda one: one[1].path.rpartition("/")[0])]
     return folders if len(folders) > 1 else [[one] for one in files]
 
 
 @contextmanager
 def _manifest(files: Sequence[LakeFile]) -> Iterator[str]:
-    """The address of a manifest that is there for one COPY."""
+    """Write a manifest of these files for one COPY, and delete it at the end; yields its address."""
     first = files[0]
     store = open_store(first.lake)
     folder = (
@@ -227,7 +228,7 @@ def _manifest(files: Sequence[LakeFile]) -> Iterator[str]:
     try:
         yield _url(first.lake.path, path)
     finally:
-        # Rather a leftover that nobody reads than an error that hides what happened.
+        # A leftover that nobody reads is better than an error that hides an earlier one.
         with suppress(TidegaugeError):
             store.delete([path], below=below)
 
@@ -279,7 +280,7 @@ def _schema(file: LakeFile) -> pa.Schema:
 
 
 def _raw_type(part: pa.Field) -> str:
-    """The one column type that COPY takes for a column of a Parquet file: it widens nothing."""
+    """The only column type into which COPY loads a column of a Parquet file: it converts nothing."""
     import pyarrow as pa
 
     kind = part.type

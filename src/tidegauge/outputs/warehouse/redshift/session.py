@@ -14,17 +14,17 @@ from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
 _CONNECT_SECONDS = 30
-_OURS = 20
-"""So many times `patience` to wait for other loads, which are sure to end."""
+_LOAD_FACTOR = 20
+"""How many times `patience` a session waits for other loads, which are sure to end."""
 _PARTS = re.compile(r"""("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?)|'(?:[^']|'')*'|(\w+)""")
 _BEFORE_A_TABLE = ("FROM", "INTO", "UPDATE", "JOIN")
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
 _OWN = ('"tidegauge_stage_', '"tidegauge_raw_')
-"""Tables that nobody else holds: those of one attempt."""
+"""Names of tables that need no lock begin so: only one attempt uses them."""
 _COMMITS = '"tidegauge_commits"'
 
-# Redshift gives most of its errors one and the same code; only the words tell them apart. The one constraint
-# it keeps is that of its catalogue, which two sessions trip over that make the same table at once.
+# Redshift gives most of its errors one and the same code; only the words tell them apart. The only constraint
+# that it enforces is its catalogue's, which is violated when two sessions make the same table at once.
 _CONFLICT = re.compile(
     r'serializable isolation violation|deadlock detected|concurrent transaction|unique constraint "pg_',
     re.IGNORECASE,
@@ -38,8 +38,8 @@ _VALUE = re.compile(
 class RedshiftSession:
     """A `WarehouseSession`, and what Redshift needs besides.
 
-    It knows no limit for waiting on a lock. So before a transaction first reads or writes a table, it asks
-    for the lock with a statement that does nothing else and that may only take so long.
+    Redshift has no limit for waiting on a lock. So before a transaction first reads or writes a table, the
+    session asks for the lock with a statement that does nothing else and has a time limit.
     """
 
     def __init__(self, connection: Any, place: str, patience: float) -> None:
@@ -50,11 +50,11 @@ class RedshiftSession:
         self._patience = patience
         self._held: set[tuple[str, str]] = set()
         self._fresh = True
-        """The transaction has not begun, so nothing that others commit can be too late for it."""
+        """Whether the transaction has not begun, so that it will still see what others commit now."""
 
     @classmethod
     def open(cls, database: Database, patience: float) -> RedshiftSession:
-        driver = _driver()
+        driver = _import_driver()
         place = f"Redshift at {database.host}:{database.port or 5439}"
         ssl = database.options.get("ssl", "verify-full")
         seconds = int(database.options.get("connect_timeout", _CONNECT_SECONDS))
@@ -71,7 +71,7 @@ class RedshiftSession:
                 application_name="tidegauge",
                 max_prepared_statements=0,
             )
-            # The driver's limit would hold for every answer, and a COPY takes as long as it takes.
+            # The driver's timeout would apply to every answer, and a COPY may take any time.
             connection._usock.settimeout(None)
             session = cls(connection, place, patience)
         except Exception as error:
@@ -91,12 +91,12 @@ class RedshiftSession:
         return session
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
-        self._await(sql)
+        self._lock_tables(sql)
         self._execute(sql, values)
         return max(int(self._cursor.rowcount), 0) if sql.startswith(_CHANGES) else 0
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        self._await(sql)
+        self._lock_tables(sql)
         self._execute(sql, values)
         return [tuple(row) for row in self._cursor.fetchall()]
 
@@ -110,8 +110,8 @@ class RedshiftSession:
             self._begin()
 
     def hold(self, table: str) -> None:
-        """Nobody else reads or writes the table until the transaction ends."""
-        self._within(f"LOCK {table}", self._patience * _OURS)
+        """Lock the table: nobody else reads or writes it until the transaction ends."""
+        self._run_within(f"LOCK {table}", self._patience * _LOAD_FACTOR)
         self._held |= {("read", table), ("write", table)}
 
     def commit(self) -> None:
@@ -135,22 +135,23 @@ class RedshiftSession:
         self._held.clear()
         self._fresh = True
 
-    def _await(self, sql: str) -> None:
+    def _lock_tables(self, sql: str) -> None:
+        """Get the locks that a statement needs and that the transaction does not have yet."""
         for how, table in _find_tables(sql):
             if (how, table) in self._held or any(name in table for name in _OWN):
                 continue
             if table.endswith(_COMMITS):
-                # Locked before anything is read, it is read as the last writer left it; else two loads of
-                # two tables would violate each other's isolation.
+                # Locked before the transaction reads anything, so that it sees what the last writer left;
+                # else two loads of two tables would violate each other's isolation.
                 if how == "write" and self._fresh:
                     self.hold(table)
             elif how == "write":
-                self._within(f"DELETE FROM {table} WHERE 1 = 0", self._patience)
+                self._run_within(f"DELETE FROM {table} WHERE 1 = 0", self._patience)
             else:
-                self._within(f"SELECT 1 FROM {table} WHERE 1 = 0", self._patience)
+                self._run_within(f"SELECT 1 FROM {table} WHERE 1 = 0", self._patience)
             self._held.add((how, table))
 
-    def _within(self, sql: str, seconds: float) -> None:
+    def _run_within(self, sql: str, seconds: float) -> None:
         self._execute(f"SET statement_timeout TO {round(seconds * 1000)}")
         self._execute(sql)
         self._execute("SET statement_timeout TO 0")
@@ -184,7 +185,7 @@ class RedshiftSession:
 
 
 def _find_tables(sql: str) -> list[tuple[str, str]]:
-    """The tables of a statement, quoted as they stand there, the one that it changes first."""
+    """The tables of a statement, quoted as in its text, with `read` or `write`; only the first is written."""
     found: list[tuple[str, str]] = []
     before = ""
     for part in _PARTS.finditer(sql):
@@ -197,7 +198,7 @@ def _find_tables(sql: str) -> list[tuple[str, str]]:
 
 
 def _words(error: Exception) -> str:
-    """Message and detail on one line."""
+    """The error's message and detail on one line."""
     facts = error.args[0] if error.args else ""
     if not isinstance(facts, dict):
         return " ".join(str(error).split()) or type(error).__name__
@@ -205,7 +206,7 @@ def _words(error: Exception) -> str:
     return " ".join(" – ".join(parts).split())
 
 
-def _driver() -> Any:
+def _import_driver() -> Any:
     try:
         import redshift_connector
     except ImportError as error:

@@ -68,7 +68,7 @@ _ALIAS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bt\.""")
 
 
 class Redshift(Warehouse):
-    """Keys are declared and not enforced there, and every writer of a table waits for the one before.
+    """Keys are declared and not enforced there, and writers of a table wait for each other.
 
     Names keep their case: sessions switch `enable_case_sensitive_identifier` on, without which Redshift folds
     even quoted names.
@@ -121,7 +121,7 @@ class Redshift(Warehouse):
         return choose_type("Redshift", field, _TYPES | sized, decimal="DECIMAL")
 
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:
-        """Redshift counts the bytes of text, and can change no type but to make a VARCHAR longer."""
+        """Redshift limits text by bytes, and can change no type in place but to make a VARCHAR longer."""
         if (held.type, field.type) == ("string", "string"):
             wanted, there = text_bytes(field), _length(held) or 0
             if wanted <= there:
@@ -148,7 +148,7 @@ class Redshift(Warehouse):
     def changed(self, left: str, right: str, kind: str) -> str:
         if kind != "string":
             return self.differs(left, right)
-        # To Redshift 'b' and 'b ' are equal.
+        # For Redshift 'b' and 'b ' are equal, so the lengths are compared too.
         lengths = " <> ".join(f"COALESCE(OCTET_LENGTH({side}), -1)" for side in (left, right))
         return f"({self.differs(left, right)} OR {lengths})"
 
@@ -184,7 +184,7 @@ class Redshift(Warehouse):
             session.commit()
             session.alone(f"ALTER TABLE {target} ALTER COLUMN {old} TYPE {kind}")
             return
-        # There is no other way to change a type. The column goes to the table's end.
+        # Other types cannot be changed in place: a new column replaces the old one, at the table's end.
         new = self.name("tidegauge_wider")
         try:
             session.run(f"ALTER TABLE {target} ADD COLUMN {new} {kind}")
@@ -203,7 +203,7 @@ class Redshift(Warehouse):
         session.commit()
 
     def delete(self, target: TableName, where: str) -> str:
-        """Without an alias, which DELETE does not take there."""
+        """Without an alias, which Redshift's DELETE does not take."""
         named = self.table(target)
         condition = _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], where)
         return f"DELETE FROM {named} WHERE {condition}"
@@ -228,7 +228,8 @@ class Redshift(Warehouse):
 
 
 def text_bytes(field: Field) -> int:
-    """Four bytes for each character that the source allows; as many as there are where it sets no limit."""
+    """Bytes of a text column: four for each character that the source allows; the most there can be where the
+    source sets no limit."""
     match = _TEXT_LENGTH.fullmatch(field.source_type.strip())
     return max(1, min(4 * int(match[1]), VARCHAR_BYTES)) if match else VARCHAR_BYTES
 

@@ -17,11 +17,11 @@ from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Overtaken, Ref
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _COMMITS = ("CREATE ", "ALTER ", "DROP ")
 _CONFLICT = re.compile(r"conflict|number of waiters", re.IGNORECASE)
-"""Two changed the same rows; or more wait for a lock than may, which has the code of a wait in vain."""
+"""Two sessions changed the same rows; or too many wait for a lock, which has the code of a lock timeout."""
 
 
 class SnowflakeSession:
-    """A `WarehouseSession`. Transactions are begun by word; else the connector commits by itself."""
+    """A `WarehouseSession`. It sends BEGIN itself, because the connector else commits each statement."""
 
     def __init__(self, connection: Any, place: str) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class SnowflakeSession:
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         if sql.startswith(_COMMITS):
-            self.commit()  # as the server would, without a word
+            self.commit()  # the server would do so silently
             self._execute(sql, values)
             return 0
         self._begin()
@@ -61,7 +61,7 @@ class SnowflakeSession:
         self._begin()
         self._execute(sql, values)
         try:
-            return [tuple(map(_whole, row)) for row in self._cursor.fetchall()]
+            return [tuple(map(_to_int, row)) for row in self._cursor.fetchall()]
         except Exception as error:
             raise self._translate(error) from error
 
@@ -111,6 +111,6 @@ class SnowflakeSession:
         return OutputError(f"{self._place} refused a statement: {words}", hint="its own words say why")
 
 
-def _whole(value: Any) -> Any:
-    """A number without digits behind the point is an int, as the connector has it in most places."""
+def _to_int(value: Any) -> Any:
+    """A decimal of scale 0 as an int, as the connector mostly returns it; other values as they are."""
     return int(value) if isinstance(value, Decimal) and value.as_tuple().exponent == 0 else value

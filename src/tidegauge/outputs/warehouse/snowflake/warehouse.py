@@ -69,10 +69,10 @@ _ALIAS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bt\.""")
 
 
 class Snowflake(Warehouse):
-    """Names are always quoted, so they keep their case, and whoever asks for them has to quote them too.
+    """Names are always quoted, so they keep their case, and queries of users have to quote them too.
 
-    A statement that makes or changes a table commits what is open; the core has none inside a transaction
-    that matters. Keys are declared, and enforced by hybrid tables only.
+    A statement that makes or changes a table commits the open transaction; the core runs none inside a
+    transaction that matters. Keys are declared, and enforced by hybrid tables only.
     """
 
     now = "SYSDATE()"
@@ -126,7 +126,7 @@ class Snowflake(Warehouse):
         return choose_type("Snowflake", field, _TYPES | sized, decimal="NUMBER")
 
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:
-        """Text can be made longer, and a number be given more digits in front; its scale stays."""
+        """Text can be made longer, and numbers can get digits before the point; the scale cannot change."""
         wanted = self.type(field, key=key)
         if held.source_type == wanted:
             return Fit(Verdict.HOLDS)
@@ -152,7 +152,7 @@ class Snowflake(Warehouse):
     ) -> str:
         sql = super().create(table, columns, key=key)
         if table.table.startswith(PREFIX):
-            # Nobody wants yesterday's staging tables back, and keeping them costs.
+            # Nobody restores a staging table, and keeping its past states costs.
             return sql.replace("CREATE TABLE", "CREATE TRANSIENT TABLE", 1)
         if options is not None and options.hybrid:
             return sql.replace("CREATE TABLE", "CREATE HYBRID TABLE", 1)
@@ -160,17 +160,17 @@ class Snowflake(Warehouse):
 
     def update(self, target: TableName, source: str, sets: Sequence[tuple[str, str]], where: str) -> str:
         named = self.table(target)
-        pairs = ", ".join(f"{self.name(column)} = {_rename_in(value, named)}" for column, value in sets)
-        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {_rename_in(where, named)}"
+        pairs = ", ".join(f"{self.name(column)} = {_replace_alias(value, named)}" for column, value in sets)
+        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {_replace_alias(where, named)}"
 
     def delete(self, target: TableName, where: str) -> str:
         named = self.table(target)
-        return f"DELETE FROM {named} WHERE {_rename_in(where, named)}"
+        return f"DELETE FROM {named} WHERE {_replace_alias(where, named)}"
 
     def lock(self, session: WarehouseSession, commits: TableName) -> None:
-        """By a row of its own, since there is no LOCK: one DELETE from a table makes every other one wait.
+        """Lock by a row of its own, since there is no LOCK: a DELETE from a table makes every other one wait.
 
-        The row goes with the transaction. Two sessions that both made one do no harm: whoever came later
+        The transaction's commit removes the row. Two sessions that both made a row do no harm: the later one
         deletes both.
         """
         name = self.table(commits)
@@ -209,11 +209,10 @@ class Snowflake(Warehouse):
     def _copy(self, session: WarehouseSession, stage: StagingTable, files: Sequence[tuple[Path, int]]) -> int:
         """One PUT for each file into a stage of this session, and one COPY of them all.
 
-        The table between them has columns C0, C1 …: COPY finds columns by their names, and those of users can
-        be anything.
+        The table between them has columns C0, C1 …: COPY finds columns by name, and users may use any name.
         """
         place = f"TIDEGAUGE_PUT_{uuid.uuid4().hex[:12].upper()}"
-        # Named like the staging table, so that it is cleared away with it should this process be killed.
+        # Named like the staging table, so that it is cleared away with it if this process is killed.
         raw = self.table(TableName(stage.table.schema, f"{stage.table.table}_r"))
         kinds = [*(self.type(one, key=False) for one in stage.fields), self.whole]
         columns = [f"C{at}" for at in range(len(kinds))]
@@ -243,7 +242,7 @@ class Snowflake(Warehouse):
 
 
 def _check_loaded(files: Sequence[tuple[Path, int]], answers: Sequence[tuple[Any, ...]]) -> None:
-    """COPY tells of each file how many rows it loaded."""
+    """Raises OutputDisagrees where COPY did not load all rows of a file. `answers`: one row for each file."""
     loaded = {str(row[0]).rpartition("/")[2]: int(row[3]) for row in answers if len(row) > 3}
     for path, rows in files:
         if loaded.get(path.name) != rows:
@@ -254,7 +253,8 @@ def _check_loaded(files: Sequence[tuple[Path, int]], answers: Sequence[tuple[Any
 
 
 def _write_files(top: Path, batch_data: BatchRows) -> Iterator[tuple[Path, int]]:
-    """Each split that has rows as a file of its own, with its number in every row; and how many it has."""
+    """Write each split to a file of its own, with the split's number in every row; yields path and number of
+    rows of those that have rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -279,7 +279,7 @@ def _number_rows(split: Split, number: int, schema: pa.Schema) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays([*batch.columns, ordinal], schema=schema)
 
 
-def _rename_in(sql: str, named: str) -> str:
+def _replace_alias(sql: str, named: str) -> str:
     return _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], sql)
 
 

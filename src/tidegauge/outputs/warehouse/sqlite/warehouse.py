@@ -57,9 +57,9 @@ _AFFINITIES = {
     "binary": ("BLOB",),
     **dict.fromkeys(_MOMENTS, ("TEXT", "NUMERIC")),
 }
-"""Of columns that hold every value of a type; decimals and text are further below."""
-_LOOK = 2.0
-"""Seconds that who only looks waits for a writer."""
+"""Affinities of the columns that hold every value of a type; `fit` has those for decimals and text."""
+_LOOK_SECONDS = 2.0
+"""Seconds that `look` waits for a writer."""
 _EXACT = 15
 """Digits that SQLite's own numbers keep; decimals with more are kept as text."""
 
@@ -85,9 +85,11 @@ class SQLite(FileWarehouse):
     def look(self) -> None:
         uri = f"file:{quote(str(self._path))}?mode=rw"
         try:
-            with closing(sqlite3.connect(uri, uri=True, timeout=_LOOK, isolation_level=None)) as connection:
+            with closing(
+                sqlite3.connect(uri, uri=True, timeout=_LOOK_SECONDS, isolation_level=None)
+            ) as connection:
                 connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
-                # The lock of a writer alone: nothing is written, not even a journal.
+                # This takes only the lock of a writer: nothing is written, not even a journal.
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
@@ -109,7 +111,7 @@ class SQLite(FileWarehouse):
             raise OutputError(
                 f"{table} in {self.place} is a view", hint="load into another table with `rename:`"
             )
-        return tuple(Field(name, _spark(declared), declared) for name, declared in found)
+        return tuple(Field(name, _spark_type(declared), declared) for name, declared in found)
 
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:  # noqa: ARG002
         found = session.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
@@ -128,11 +130,11 @@ class SQLite(FileWarehouse):
     def type(self, field: Field, *, key: bool) -> str:
         if size := parse_decimal(field.type):
             return f"DECIMAL{'_TEXT' if size.precision > _EXACT else ''}({size.precision},{size.scale})"
-        # So declared, a key of one column is the row's own number, and needs no index.
+        # Declared as INTEGER, a key of one column is the row's own number (rowid) and needs no index.
         return "INTEGER" if key and field.type == "bigint" else _TYPES[field.type]
 
     def fit(self, held: Field, field: Field, *, key: bool) -> Fit:  # noqa: ARG002
-        """By affinity, which is all that a declared type means here."""
+        """The fit by affinity, which is all that a declared type means to SQLite."""
         kind = _affinity(held.source_type)
         size = parse_decimal(field.type)
         if size:
@@ -174,7 +176,7 @@ class SQLite(FileWarehouse):
 
 
 class SQLiteSession:
-    """A `WarehouseSession`. Writers of this process wait for each other; for others, up to `timeout`."""
+    """A `WarehouseSession`. Writers wait for those of this process, and for others up to `patience`."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -207,7 +209,7 @@ class SQLiteSession:
         try:
             self._connection.rollback()
         except sqlite3.Error:
-            pass  # it has ended already
+            pass  # the transaction has ended already
         finally:
             self._file_lock.release()
 
@@ -253,7 +255,7 @@ def _tuples(batch: pa.RecordBatch, stage: StagingTable, number: int) -> Iterator
 
 
 def _values(column: pa.Array, field: Field) -> list[Any]:
-    """As SQLite keeps them: moments and decimals as text, which sorts and compares as they do."""
+    """Values as they are given to SQLite: decimals as text, and times as text that sorts as the times do."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -272,7 +274,7 @@ def _values(column: pa.Array, field: Field) -> list[Any]:
     return values
 
 
-def _spark(declared: str) -> str:
+def _spark_type(declared: str) -> str:
     if size := parse_decimal(declared.upper().replace("_TEXT", "", 1)):
         return f"decimal({size.precision},{size.scale})"
     if known := _SPARK.get(declared.upper()):
@@ -283,7 +285,7 @@ def _spark(declared: str) -> str:
 
 
 def _affinity(declared: str) -> str:
-    """SQLite's own rules, in its order."""
+    """The affinity of a declared type, by SQLite's own rules in their order."""
     name = declared.upper()
     if "INT" in name:
         return "INTEGER"
