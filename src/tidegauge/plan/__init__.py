@@ -1,3 +1,3 @@
-"""From a spec, a watermark and what was found in the source to a frozen plan. Pure: no input, no output.
+"""Turns a spec, a watermark and a survey of the source into a frozen plan. Pure: reads and writes nothing.
 Knows model and errors alone.
 """

@@ -1,4 +1,4 @@
-"""Windows that are read again below the watermark, and plans that stop at a number of rows. Pure."""
+"""Plan backfills, which read again below the watermark, and limit plans to a number of rows. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Cut, SourceTable, Survey
 from tidegauge.plan.draft import again_below, draft, start
 
-_WRITTEN = re.compile(
+_DATE_OR_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:([ T])(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?(Z|\+00:00)?", re.ASCII
 )
 
 Count = Callable[[RowPosition | None, RowPosition], int]
-"""How many rows lie in `(after, upto]`: what `Source.count` answers for a table."""
+"""Counts the rows in `(after, upto]`, as `Source.count` does for a table."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Span:
 
     after: RowPosition | None
     upto: RowPosition | None
-    """None: nothing lies below the watermark yet."""
+    """None: nothing has been read yet, so there is nothing to read again."""
     notes: tuple[str, ...] = ()
 
 
@@ -42,10 +42,10 @@ def span(
     *,
     count: Count,
 ) -> Span:
-    """From the first value that counts to the last, both included, and never past the watermark.
+    """The window from `first` to `last`, both included, and never past the watermark.
 
-    Without a first one it begins where the flow itself began; without a last one it ends at the watermark.
-    `count` is only asked for a cursor of text, whose order is the database's.
+    Without `first` it begins where the flow itself began; without `last` it ends at the watermark. `count` is
+    only called for a cursor of text, whose order only the database knows.
     """
     if watermark is None:
         return Span(None, None, ("nothing has been read yet, so there is nothing to read again",))
@@ -69,16 +69,16 @@ def span(
 
 
 def below(source_table: SourceTable, position: RowPosition) -> RowPosition:
-    """The point just before every row of this cursor value; the point itself where there is no such point.
+    """The position just before every row of this cursor value; the position itself where there is none lower.
 
-    A position with a key is a row's own, and a window that begins there goes on behind that row.
+    A position with a key stays as it is: it is one row, and the window begins after that row.
     """
     if position.key:
         return position
     value = position.cursor
     try:
         if value.kind is ValueKind.TEXT and source_table.cursor_kind == "timestamp":
-            return RowPosition(Value(ValueKind.TEXT, _text_below(value.text)))
+            return RowPosition(Value(ValueKind.TEXT, _step_text_down(value.text)))
         return RowPosition(step_down(value, source_table.cursor.scale))
     except PositionError:
         return position
@@ -92,14 +92,14 @@ def backfill(
     *,
     pending: str | None = None,
 ) -> Draft:
-    """The plan that reads a span again. Its batches leave the watermark where it is.
+    """Make the plan that reads a span again. Its batches leave the watermark where it is.
 
-    `cuts` are the span's own (`Source.cuts`); `pending` is what the watermark remembers, and has to go on
-    remembering.
+    `cuts` are the cuts of the span (`Source.cuts`); `pending` is what the ledger keeps beside the watermark,
+    and is kept as it is.
     """
     survey = Survey(span.upto, cuts if span.upto is not None else (), pending=pending, notes=span.notes)
     if not survey.cuts:
-        # No window: a plan that finds nothing must not change how far the ledger says we looked.
+        # Without a window: an empty backfill must not change how far the ledger says the source was checked.
         part = InputPlan(
             input=flow.input,
             cursor=source_table.cursor_kind,
@@ -110,13 +110,13 @@ def backfill(
         )
         return Draft(flow.pipeline, flow.name, (part,), (), notes=(*source_table.notes, *span.notes))
     made = draft(flow, source_table, span.after, survey)
-    # Not how far the source was looked at: it ends where it does because somebody said so.
+    # A backfill ends where the user said, so its end does not tell how far the source was checked.
     inputs = tuple(replace(part, checked=None) for part in made.inputs)
     return replace(made, inputs=inputs, batches=tuple(replace(batch, again=True) for batch in made.batches))
 
 
 def under_limit(flow: TableFlow, rows: int) -> TableFlow:
-    """The flow with batches of such a size that whole ones come as near to the limit as they can."""
+    """The flow with a batch size that lets whole batches come as near to the limit as they can."""
     options = flow.options
     many = -(-rows // options.batch_rows)
     parallel = min(options.parallel, max(1, rows // many))
@@ -129,16 +129,16 @@ def under_limit(flow: TableFlow, rows: int) -> TableFlow:
 def limit_rows(
     made: Draft, rows: int, *, step: int | None = None, watermark: RowPosition | None = None
 ) -> Draft:
-    """The plan's first batches, no more rows than the limit; it ends where the last of them does.
+    """Keep the plan's first batches, up to `rows` rows; the plan then ends where the last of them ends.
 
-    `step` is the size of the splits that the plan was cut with: then a batch that is too large is cut
-    between two of its readers. `watermark` is for a plan that begins below it (`lookback`).
+    `step` is the number of rows in each split of the plan: with it a batch that is too large is cut between
+    two of its splits. `watermark` is needed for a plan that begins below it (`lookback`).
     """
     kept: list[Batch] = []
     left = rows
     for batch in made.batches:
         if batch.rows is None or batch.rows > left:
-            if step is not None and (part := _head(batch, left // step, step)):
+            if step is not None and (part := _take_first_splits(batch, left // step, step)):
                 kept.append(part)
             break
         kept.append(batch)
@@ -148,7 +148,7 @@ def limit_rows(
     if not kept:
         first = made.batches[0]
         made = _add_limit_note(made, f"the first batch has {first.rows} rows, more than the limit of {rows}")
-        # Without a window: the ledger must not say that we looked so far and found nothing.
+        # Without a window: the ledger must not say that the source was checked that far and had nothing new.
         blank = tuple(replace(part, window=None, checked=None) for part in made.inputs)
         return replace(made, inputs=blank, batches=())
     made = _add_limit_note(
@@ -171,8 +171,9 @@ def _add_limit_note(made: Draft, note: str) -> Draft:
     return replace(made, notes=(*made.notes, note), limit_notes=(*made.limit_notes, note))
 
 
-def _head(batch: Batch, splits: int, step: int) -> Batch | None:
-    """The first splits of a batch; every one but a plan's last has just `step` rows."""
+def _take_first_splits(batch: Batch, splits: int, step: int) -> Batch | None:
+    """The batch cut down to its first `splits` splits; each has `step` rows, as all but a plan's last do.
+    None where the batch cannot be cut there."""
     if batch.nulls or not 0 < splits <= len(batch.splits):
         return None
     window, *others = batch.windows
@@ -187,14 +188,14 @@ def _head(batch: Batch, splits: int, step: int) -> Batch | None:
 
 
 def _is_below(source_table: SourceTable, last: RowPosition, watermark: RowPosition, count: Count) -> bool:
-    """Whether a window that ends at `last` stays below the watermark; no, where that cannot be proven."""
+    """Whether `last` is proven to lie below the watermark."""
     order = compare(last, watermark, moments=source_table.cursor_kind == "timestamp")
     return count(last, watermark) > 0 if order is None else order == -1
 
 
-def _text_below(text: str) -> str:
-    """One unit earlier, in the same notation."""
-    match = _WRITTEN.fullmatch(text)
+def _step_text_down(text: str) -> str:
+    """The date or time one unit earlier, in the same notation. Raises PositionError for other text."""
+    match = _DATE_OR_TIME.fullmatch(text)
     if match is None:
         raise PositionError(f"'{text}' is not a moment")
     day, between, minutes, seconds, fraction, zone = match.groups()

@@ -1,4 +1,4 @@
-"""Plan a flow that reads a table by a column: the window from the lookback on, frozen. Pure."""
+"""Rules for planning a flow that reads a table by a column: lookback, replaced tables, late rows. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _MOMENTS = (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ)
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a flow keeps beside its watermark for its next plan, in the place of `pending`."""
+    """What a flow keeps beside its watermark for its next plan; stored in the field `pending`."""
 
     state: str | None = None
-    """Of the table when it was planned: nothing of it is new while that is the same; None: not known."""
+    """State of the table at the last plan; while it stays the same, nothing is new. None: not known."""
     waiting: int = 0
-    """Rows that were too young, and so come without any change of the table."""
+    """Rows that were too young to read; they become readable without any change of the table."""
     older: tuple[str, int] | None = None
-    """A value of the cursor, where the next window begins, and how many rows lie at or below it."""
+    """The cursor value where the next window begins, and how many rows lie at or below it."""
     transform: str = ""
-    """A digest of it."""
+    """Digest of the flow's transform."""
 
     @classmethod
     def parse(cls, text: str | None) -> Remembered:
-        """Of what another kind of flow has kept, nothing."""
+        """Parse the stored text; text that another kind of flow has stored gives an empty value."""
         try:
             body = json.loads(text or "{}")
             older = (str(body["older"][0]), int(body["older"][1])) if body["older"] else None
@@ -49,8 +49,8 @@ class Remembered:
 
 
 def go_back(value: Value, lookback: timedelta, scale: int, part: DeltaInput) -> Value:
-    """The last point before everything that is read again: `lookback` lower, and all rows of that moment are
-    read. `scale`: digits after the point that the column's values can have."""
+    """The point just below `value - lookback`, where the next window begins, so that all rows with that value
+    are read again. `scale` is the number of decimal places of the column's values."""
     if lookback and value.kind not in (*_MOMENTS, ValueKind.DATE):
         raise ConfigError(
             f"lookback needs a cursor of dates or timestamps; the cursor of '{part.name}' is none",
@@ -72,7 +72,7 @@ def go_back(value: Value, lookback: timedelta, scale: int, part: DeltaInput) -> 
 
 
 def check_same(flow: str, part: DeltaInput, known: str | None, identity: str) -> None:
-    """Refuse to go on from a watermark of another table or column."""
+    """Raise SourceError where the watermark was taken over another table or column."""
     if known is not None and known != identity:
         raise SourceError(
             f"{flow}: its watermark was taken over {known}, and '{part.name}' is {identity} now",
@@ -83,8 +83,8 @@ def check_same(flow: str, part: DeltaInput, known: str | None, identity: str) ->
 
 
 def check_not_lower(flow: str, part: DeltaInput, mark: Position | None, highest: Value | None) -> None:
-    """A table whose highest row lies below the watermark was made anew or set back: what it gets from now on
-    could lie below too, and would never be read."""
+    """Raise TableReplaced where the table's highest row lies below the watermark: the table was made anew or
+    set back, and its new rows could lie below the watermark too and would never be read."""
     if not isinstance(mark, RowPosition) or highest is None or mark.cursor.kind is not highest.kind:
         return
     if highest < mark.cursor:
@@ -99,7 +99,8 @@ def check_not_lower(flow: str, part: DeltaInput, mark: Position | None, highest:
 def note_late(
     part: DeltaInput, before: tuple[str, int] | None, now: int, after: Value | None
 ) -> tuple[str, ...]:
-    """What came so late that the lookback no longer reaches it, as far as counting tells."""
+    """A note on rows that came too late for the lookback; empty where none are known. `now` rows lie at or
+    below `after`, where the window begins; `before` is that point and count from the last plan."""
     if before is None or after is None or before[0] != after.text or now <= before[1]:
         return ()
     return (

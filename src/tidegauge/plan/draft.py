@@ -1,4 +1,4 @@
-"""Cut what is new into frozen batches. Pure: everything it needs to know is handed in."""
+"""Cut the new rows of a table into frozen batches. Pure: all facts come in as arguments."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ _NANOSECONDS = 9
 
 
 def start(flow: TableFlow, source_table: SourceTable, watermark: RowPosition | None) -> RowPosition | None:
-    """Where the next window begins: at `initial` the first time, `lookback` below the watermark later."""
+    """Where the next window begins: at `initial` the first time, `lookback` below the watermark later; None:
+    at the first row."""
     if flow.options.snapshot:
         return None
     if watermark is None or is_whole(flow):
-        return None if flow.options.initial is None else _initial(flow, source_table, flow.options.initial)
+        return (
+            None if flow.options.initial is None else _read_initial(flow, source_table, flow.options.initial)
+        )
     if not flow.options.lookback:
         return watermark
     if source_table.cursor_kind != "timestamp":
@@ -34,14 +37,15 @@ def start(flow: TableFlow, source_table: SourceTable, watermark: RowPosition | N
             hint="leave lookback out for this table",
             place=flow.options.place,
         )
-    return RowPosition(_earlier(watermark.cursor, flow.options.lookback, source_table.cursor.epoch))
+    return RowPosition(_move_back(watermark.cursor, flow.options.lookback, source_table.cursor.epoch))
 
 
 def is_whole(flow: TableFlow) -> bool:
-    """Whether a batch is the whole table, and takes the place of what came before.
+    """Whether each batch is the whole table and replaces the batches before it.
 
-    Into a lake before the warehouse too: rows that are gone from the source are gone from what is read last.
-    A lake also gets a table without a cursor so, and the load takes the newest copy.
+    A lake on the way to such a warehouse table gets whole copies too, so that rows deleted in the source are
+    missing from the newest copy. A table without a cursor also goes through a lake as whole copies, and the
+    load takes the newest one.
     """
     copied = flow.options.snapshot and (flow.output.in_lake or flow.reads is not None)
     return copied or flow.options.mode.facts.replaces_all
@@ -60,14 +64,14 @@ def draft(
     *,
     watermark: RowPosition | None = None,
 ) -> Draft:
-    """The plan of one flow. No batches: nothing new.
+    """Make the plan of one flow; without batches there is nothing new.
 
     The last batch ends at the last row that the survey found, and so will the watermark; how far the survey
     looked is `checked`. `watermark` is where the flow stands, which a `lookback` begins below.
     """
     batches: list[Batch] = []
     if any(cut.rows for cut in survey.cuts):
-        # What overwrites is one batch: the next one would take the place of it.
+        # A whole copy has to be one batch: a second batch would replace the first.
         splits = len(survey.cuts) if is_whole(flow) else flow.options.parallel
         batches = _batches(after, survey.cuts, splits)
     end = batches[-1].windows[0].upto if batches else after
@@ -97,10 +101,10 @@ def draft(
 
 
 def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -> list[Batch]:
-    """Batches of a plan that begins below the watermark, which only the last may move, and only up.
+    """Mark the batches of a plan that begins below the watermark: only the last may move it, and only up.
 
-    Where the order cannot be known here (one cursor value, keys of text) the watermark stays: the lookback
-    reads that value again in any case.
+    Where its end cannot be compared with the watermark here (one cursor value, keys of text) the watermark
+    stays: the lookback reads that value again in any case.
     """
     if not batches:
         return []
@@ -114,15 +118,15 @@ def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -
 
 
 def with_nothing(made: Draft) -> Draft:
-    """The first plan of a table in which there is nothing to read yet: its output is made, with its columns
-    and no row, so that whoever queries it finds it. The watermark stays at the beginning."""
+    """The first plan of a table that has no rows to read yet: one empty batch creates the output with its
+    columns, so that queries find it. The watermark stays at the beginning."""
     nothing = Window(None, None)
     inputs = tuple(replace(part, window=part.window or nothing) for part in made.inputs)
     return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, empty=True),))
 
 
 def check_history(flow: TableFlow, layout: Layout) -> None:
-    """A history of rows needs to know when each became true."""
+    """Raise ConfigError where mode scd2 has no cursor column that says when a row became valid."""
     if (
         isinstance(flow.output, WarehouseTable)
         and flow.options.mode.facts.keeps_history
@@ -152,8 +156,8 @@ def _batches(after: RowPosition | None, cuts: tuple[Cut, ...], parallel: int) ->
     return batches
 
 
-def _initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowPosition:
-    """`initial` is the first value that counts, so the window begins just below it."""
+def _read_initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowPosition:
+    """The position just below `initial`, which is the first value to read."""
     kind = source_table.cursor.kind
     moment = _MOMENT.fullmatch(text)
     try:
@@ -183,8 +187,8 @@ def _initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowPositi
         ) from None
 
 
-def _earlier(value: Value, by: timedelta, epoch: Epoch | None) -> Value:
-    """The same moment, `by` earlier, in the same notation; rounded down, never up."""
+def _move_back(value: Value, by: timedelta, epoch: Epoch | None) -> Value:
+    """Move a moment back by `by`, in the same notation, rounded down and never up."""
     if epoch is not None:
         return Value(ValueKind.INT, str(int(value.text) - -(-by // epoch.unit)))
     if value.kind is ValueKind.DATE:

@@ -1,7 +1,7 @@
-"""What becomes of a table whose columns have changed. Pure: what the output holds is handed in.
+"""Decide what to do about a table whose columns have changed. Pure: the output's columns are handed in.
 
-Types are Spark's; `model.types.holds` says which type holds all values of another. That a column may be NULL
-now is no change: outputs let every column be NULL but the key's.
+Types are Spark's; `model.types.holds` says which type holds all values of another. A column that has become
+nullable is no change: in outputs only key columns are NOT NULL.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tidegauge.model.table import Field, Layout, SourceTable
 from tidegauge.model.types import holds
 
 EVENT = "schema_changed"
-"""In the history, with `Decision.summary` as the reason."""
+"""The event that the ledger's history keeps of a change, with `Decision.summary` as its reason."""
 
 
 class ChangeKind(StrEnum):
     ADDED = "added"
     DROPPED = "dropped"
     FOREIGN = "foreign"
-    """The output has it, and as far as is known it was never the source's."""
+    """Only the output has the column, and as far as is known the source never had it."""
     WIDENED = "widened"
     NARROWED = "narrowed"
     RETYPED = "retyped"
     TIGHT = "tight"
-    """It cannot be widened, and holds most values."""
+    """The output's column is too narrow for some values and cannot be widened."""
     KEY = "key"
 
 
@@ -38,12 +38,13 @@ class ChangeKind(StrEnum):
 class ColumnChange:
     kind: ChangeKind
     column: str
-    """For a changed key: its new columns."""
+    """The column's name; for a changed key, the columns of the new key."""
     held: str | None
-    """The type that the output holds, or the key it knows."""
+    """The output's type of the column, or its key; None: the output has no such column."""
     now: str | None
+    """The source's type of the column, or its key; None: the source has no such column."""
     outcome: str = ""
-    """What is done about it."""
+    """What is done about the change, as a clause for messages; empty: it stops the flow."""
 
     @property
     def fact(self) -> str:
@@ -73,10 +74,10 @@ class ColumnChange:
 @dataclass(frozen=True)
 class Decision:
     layout: Layout
-    """Of the rows to write."""
+    """The layout of the rows to write."""
     changes: tuple[ColumnChange, ...] = ()
     notes: tuple[str, ...] = ()
-    """For `plan`: a sentence for each change, and what else a person should know."""
+    """Sentences that `plan` shows: one for each change, and warnings such as a possible rename."""
     left_out: tuple[str, ...] = ()
     """Columns of the source that a frozen output does not get."""
 
@@ -86,10 +87,11 @@ class Decision:
 
 
 class HoldsType(Protocol):
-    """What the output says of one of its columns and a field that comes: one of the words below."""
+    """Whether a column of the output can hold the values of a source field."""
 
     def __call__(self, held: Field, field: Field, *, key: bool) -> str:
-        """`holds` every value, is to `widen` first, is too `narrow` for some, `refused`."""
+        """One of four words: the column `held` `holds` every value; it has to `widen` first; it is too
+        `narrow` for some values and cannot widen; the type is `refused`."""
 
 
 _BY_FIT = {
@@ -118,23 +120,23 @@ def decide(
     lands: Callable[[str], str] | None = None,
     fit: HoldsType | None = None,
 ) -> Decision:
-    """Compare what the output holds with what comes, by the names of columns; their order means nothing.
+    """Compare the output's columns `held` with the source's `layout`, by column name; order means nothing.
 
-    `place` is the output in messages. `key` is the key that the output knows, None where it knows none. `own`
-    are columns that are the output's and not the source's (`valid_from`), `foreign` those that the flow is
-    not known to have written: somebody may have added them by hand. `known` says that the table looked the
-    same in the last plan: what was decided then is left out. `named` and `lands` give the name and the type
-    that the output makes of a column's; without `lands`, a type that is wider there is taken for its way of
-    holding the narrower one, and not for a change. An output with types of its own says by `fit` which hold
-    what.
+    `held` is None where the output does not exist yet. `place` names the output in messages. `key` is the
+    output's key, None where it knows none. `own` are columns that only the output has by design
+    (`valid_from`), `foreign` those that the flow is not known to have written: somebody may have added them
+    by hand. `known` says that the source looked the same in the last plan: changes decided then are left out.
+    `named` and `lands` give the name and the type that the output gives to a source column; without `lands`,
+    a wider type in the output counts as its way to hold the narrower one, and not as a change. An output with
+    types of its own passes `fit`, which says what its columns can hold.
 
     Raises OutputDisagrees, with columns and both types, where the policy stops the flow, or the output cannot
     hold a type.
     """
     if held is None:
         return Decision(layout)
-    judge = partial(_by_fit, fit) if fit else partial(_by_type, lands)
-    found = _differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
+    judge = partial(_judge_by_fit, fit) if fit else partial(_judge_by_type, lands)
+    found = _find_differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
     if known:
         found = _leave_out_decided(policy, layout, found)
     changes = [
@@ -146,7 +148,7 @@ def decide(
         raise _refusal(policy, layout, place, changes, refused)
     renames = [
         f"{gone} may have been renamed to {come}: taken for one column that is gone and one that is new"
-        for gone, come in _renames(held, layout, changes, named)
+        for gone, come in _find_renames(held, layout, changes, named)
     ]
     if policy is Drift.FREEZE:
         return _freeze(_new_columns(held, layout, named), layout, changes, renames)
@@ -154,8 +156,8 @@ def decide(
 
 
 def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange]) -> list[ColumnChange]:
-    """Without the changes that the last plan has decided on."""
-    # A column that the output lacks all the same has to be decided on again, unless the output is frozen.
+    """Leave out the changes that the last plan has already decided on."""
+    # A column that the output still lacks has to be decided on again, unless the output is frozen.
     old = {ChangeKind.DROPPED, ChangeKind.FOREIGN, ChangeKind.NARROWED, ChangeKind.TIGHT}
     if policy is Drift.FREEZE:
         old.add(ChangeKind.ADDED)
@@ -165,7 +167,7 @@ def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange])
 def _freeze(
     new: tuple[str, ...], layout: Layout, changes: list[ColumnChange], renames: list[str]
 ) -> Decision:
-    """Leave the new columns out, and say so in one note."""
+    """Leave the new columns out of the layout, and name them in one note."""
     notes = [change.sentence for change in changes if change.kind is not ChangeKind.ADDED] + renames
     if new:
         layout = narrow_layout(layout, {field.name for field in layout.fields} - set(new))
@@ -180,7 +182,7 @@ def _new_columns(held: tuple[Field, ...], layout: Layout, named: Callable[[str],
 
 
 def narrow(source_table: SourceTable, names: Collection[str]) -> SourceTable:
-    """The table with only these columns; cursor and key order it as before."""
+    """The table with only these columns; its cursor and key stay as they are."""
     return replace(
         source_table, columns=tuple(column for column in source_table.columns if column.name in names)
     )
@@ -194,7 +196,7 @@ def narrow_layout(layout: Layout, names: Collection[str]) -> Layout:
     )
 
 
-def _differences(
+def _find_differences(
     held: tuple[Field, ...],
     layout: Layout,
     *,
@@ -215,7 +217,7 @@ def _differences(
         if old is None:
             found.append(ColumnChange(ChangeKind.ADDED, field.name, None, field.type))
         elif kind := judge(old, field, field.name in layout.key):
-            alike = _plain(old.type) == _plain(field.type)
+            alike = _normalize_type(old.type) == _normalize_type(field.type)
             before, now = (old.source_type, field.source_type) if alike else (old.type, field.type)
             found.append(ColumnChange(kind, field.name, before or old.source_type, now))
     return found + [
@@ -230,13 +232,15 @@ def _differences(
     ]
 
 
-def _by_fit(fit: HoldsType, held: Field, field: Field, key: bool) -> ChangeKind | None:
+def _judge_by_fit(fit: HoldsType, held: Field, field: Field, key: bool) -> ChangeKind | None:
     return _BY_FIT[fit(held, field, key=key)]
 
 
-def _by_type(lands: Callable[[str], str] | None, old: Field, field: Field, _: bool) -> ChangeKind | None:
-    held, now = _plain(old.type), _plain(field.type)
-    landed = _plain(lands(now)) if lands else now
+def _judge_by_type(
+    lands: Callable[[str], str] | None, old: Field, field: Field, _: bool
+) -> ChangeKind | None:
+    held, now = _normalize_type(old.type), _normalize_type(field.type)
+    landed = _normalize_type(lands(now)) if lands else now
     if held in (now, landed):
         return None
     if holds(held, landed) or holds(held, now):
@@ -245,14 +249,14 @@ def _by_type(lands: Callable[[str], str] | None, old: Field, field: Field, _: bo
 
 
 def _outcome(policy: Drift, kind: ChangeKind, *, key_column: bool) -> str:
-    """Empty: the flow stops."""
+    """What is done about a change, as a clause for messages; empty: the flow stops."""
     if policy is Drift.FAIL:
         return ""
     match kind:
         case ChangeKind.RETYPED | ChangeKind.KEY:
             return ""
         case ChangeKind.ADDED if key_column:
-            return ""  # rows that are there have no value for it, and a key is never NULL
+            return ""  # existing rows have no value for it, and a key is never NULL
         case ChangeKind.ADDED if policy is Drift.FREEZE:
             return "it is left out"
         case ChangeKind.ADDED:
@@ -278,10 +282,10 @@ def _refusal(
     anew = f"write it anew with `tidegauge sync -t {table} --full-refresh`"
     if policy is Drift.FAIL:
         return OutputDisagrees(
-            f"{table}: its columns have changed, and `drift: fail` stops at that: {_list(changes)}",
+            f"{table}: its columns have changed, and `drift: fail` stops at that: {_join_facts(changes)}",
             hint=f"make the same change in {place}, or say `drift: evolve`, which loses nothing; or {anew}",
         )
-    facts = _list(refused)
+    facts = _join_facts(refused)
     if any(change.kind is ChangeKind.KEY or change.column in layout.key for change in refused):
         return OutputDisagrees(
             f"{table}: {facts}; {place} tells rows apart by the old key",
@@ -298,14 +302,14 @@ def _refusal(
     )
 
 
-def _list(changes: Iterable[ColumnChange]) -> str:
+def _join_facts(changes: Iterable[ColumnChange]) -> str:
     return "; ".join(change.fact for change in changes)
 
 
-def _renames(
+def _find_renames(
     held: tuple[Field, ...], layout: Layout, changes: list[ColumnChange], named: Callable[[str], str]
 ) -> list[tuple[str, str]]:
-    """A column that is gone and one that came, of one type and behind the same neighbour."""
+    """Pairs of a dropped and an added column that have one type and follow the same neighbour."""
     gone = {change.column for change in changes if change.kind is ChangeKind.DROPPED}
     come = {change.column for change in changes if change.kind is ChangeKind.ADDED}
     if not gone or not come:
@@ -317,18 +321,19 @@ def _renames(
 
 
 def _neighbours(columns: Iterable[tuple[str, str, bool]]) -> dict[tuple[str | None, int, str], str]:
-    """Where each marked column stands: behind which unmarked one, as which of several, with which type."""
+    """The marked columns' names by where they stand: the unmarked column before them, their number after it,
+    and their type."""
     spots: dict[tuple[str | None, int, str], str] = {}
     behind: str | None = None
     nth = 0
     for name, kind, marked in columns:
         if marked:
-            spots[behind, nth, _plain(kind)] = name
+            spots[behind, nth, _normalize_type(kind)] = name
             nth += 1
         else:
             behind, nth = name, 0
     return spots
 
 
-def _plain(name: str) -> str:
+def _normalize_type(name: str) -> str:
     return name.lower().replace(" ", "")

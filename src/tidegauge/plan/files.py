@@ -1,8 +1,9 @@
 """Plan a load: which committed batches of a lake table have not reached the warehouse yet. Pure.
 
-The lake's batches stand in one row, numbered from 1: the *chain*. An override by hand of the extract flow may
-put other batches behind a part of that row, and a reset a whole new row. So a load remembers, beside how many
-batches it has loaded, the chain that it counted along; where the two chains part, it begins again.
+The lake's batches form one sequence, numbered from 1: the *chain*. An override of the extract flow may
+replace the end of the chain with other batches, and a reset replaces the whole chain. So a load remembers how
+many batches it has loaded and the chain that it counted them in; it begins again where the old and the new
+chain differ.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidegauge.model.position import FilesPosition, Window
 from tidegauge.model.spec import TableFlow
 
 Chain = tuple[tuple[int, int], ...]
-"""Epoch and last batch, in order."""
+"""For each epoch in order: its number, and how many of its batches count."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,12 @@ class LakeBatches:
     """One committed batch of the lake, as a load sees it."""
 
     place: int
+    """The batch's number in the chain, from 1."""
     rows: int
     fingerprint: str
-    """Of its columns: a load batch never mixes two."""
+    """Fingerprint of its columns and types: one load batch never mixes two of them."""
     stamp: str | None = None
-    """When its newest row was, where the cursor that it was extracted by is a time."""
+    """The time of its newest row; None where it was extracted by a cursor that is no time."""
 
 
 def length(chain: Chain) -> int:
@@ -37,7 +39,7 @@ def length(chain: Chain) -> int:
 
 
 def number(chain: Chain, place: int) -> tuple[int, int]:
-    """Epoch and sequence number of the batch at a place."""
+    """Epoch and sequence number of the batch at a place in the chain. Raises ValueError past its end."""
     for epoch, upto in chain:
         if place <= upto:
             return epoch, place
@@ -46,7 +48,7 @@ def number(chain: Chain, place: int) -> tuple[int, int]:
 
 
 def identity(place: str, chain: Chain) -> str:
-    """Which lake table, and along which chain its batches are counted: what plan and watermark remember."""
+    """The lake table and its chain as one text, which plan and watermark remember."""
     return f"{place}#{','.join(f'{epoch}:{upto}' for epoch, upto in chain)}"
 
 
@@ -68,11 +70,12 @@ def count_shared(one: Chain, other: Chain) -> int:
 
 
 def count_passed(loaded: int, known: str | None, chain: Chain) -> int:
-    """How many batches of a chain a load has behind it that counted along the chain `known`."""
+    """How many batches of `chain` are already loaded, by a load that counted `loaded` batches in the chain of
+    the identity `known`."""
     common = loaded
     if known is not None and loaded:
         before = chain_of(known)
-        # What was counted along the old chain beyond its own end was set by hand: it means this chain.
+        # A count past the old chain's end was set by hand, and means the new chain.
         if count_shared(before, chain) < min(loaded, length(before)):
             common = count_shared(before, chain)
     return common
@@ -81,10 +84,10 @@ def count_passed(loaded: int, known: str | None, chain: Chain) -> int:
 def begins(
     flow: TableFlow, loaded: int, known: str | None, place: str, chain: Chain
 ) -> tuple[int, str | None]:
-    """After which batch the next load begins, and what a person should know of it.
+    """The batch after which the next load begins, and a note where batches are loaded again.
 
     `known` is the identity that the watermark remembers. Raises OutputDisagrees where rows would come twice,
-    or where more was loaded than there is.
+    where this is another lake, or where more batches were loaded than the lake has.
     """
     if known is not None and loaded and known.rpartition("#")[0] != place:
         raise OutputDisagrees(
@@ -114,16 +117,17 @@ def begins(
 def draft_files(
     flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, source_id: str, whole: bool
 ) -> Draft:
-    """The plan of one load; `pieces` are the batches past `after`, in order. Without any: nothing new.
+    """Make the plan of one load; `pieces` are the lake's batches past `after`, in order. Without pieces there
+    is nothing new.
 
-    `whole`: each is all of the table, and only the last counts.
+    `whole`: each lake batch is a copy of the whole table, and only the last one counts.
     """
     batches = _batches(flow, after, pieces, whole=whole)
     end = pieces[-1].place if pieces else after
     part = InputPlan(
         input=flow.input,
         cursor="files",
-        window=Window(_at(after), _at(end)),
+        window=Window(_make_position(after), _make_position(end)),
         source_id=source_id,
         fingerprint=pieces[-1].fingerprint if pieces else "",
         stamp=pieces[-1].stamp if pieces else None,
@@ -132,7 +136,7 @@ def draft_files(
 
 
 def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, whole: bool) -> list[Batch]:
-    """Neighbours with the same columns go together, as long as they are not more rows than a batch has."""
+    """Join neighbouring lake batches with the same columns into one load batch, up to `batch_rows` rows."""
     made: list[Batch] = []
     for _, group in groupby(pieces, key=lambda piece: "" if whole else piece.fingerprint):
         rows = 0
@@ -146,10 +150,12 @@ def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatches], *, whol
                 rows = 0
             rows += piece.rows
             stamps = (piece.stamp,) if piece.stamp else ()
-            made.append(Batch((Window(_at(start), _at(piece.place)),), rows=rows, stamps=stamps))
+            made.append(
+                Batch((Window(_make_position(start), _make_position(piece.place)),), rows=rows, stamps=stamps)
+            )
             after = piece.place
     return made
 
 
-def _at(place: int) -> FilesPosition | None:
+def _make_position(place: int) -> FilesPosition | None:
     return FilesPosition(place) if place else None

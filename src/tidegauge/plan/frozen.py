@@ -1,4 +1,4 @@
-"""Whether what a frozen plan wants to read of its Delta tables is still there. Pure."""
+"""Check that the Delta versions that a frozen plan is to read are still there. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 
 
 def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
-    """By input, from which version on `check` wants the history, for the batches that are not done."""
+    """For each input, the version after which `check` needs the history, for the batches that are not done;
+    None: from the beginning."""
     wanted: dict[str, int | None] = {}
     for index, part in enumerate(draft.inputs):
         starts = [
@@ -29,9 +30,9 @@ def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
 
 
 def check(flow: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
-    """A plan is not changed once it is made, so what has vanished since stops it.
+    """Check the inputs of a plan before anything is read: a frozen plan cannot avoid versions that vanished.
 
-    Raises TableReplaced and VersionsMissing, before anything is read.
+    `done` is how many of its batches are done. Raises TableReplaced and VersionsMissing.
     """
     for index, part in enumerate(draft.inputs):
         history = found[part.input]
@@ -63,7 +64,7 @@ def _find_lost(history: History, window: Window, way: ReadWay) -> str | None:
         for version in history.versions:
             if after < version.number <= upto and (why := reason(version, history)):
                 return f"version {version.number} cannot be read any more: {why}"
-    # Of what has just been read by its changes, the whole is wanted too, and it is there as they are.
+    # An input that is read by its changes is read whole too, at `upto`: that is there if its changes are.
     ends = {ReadWay.SNAPSHOT: [upto], ReadWay.PINNED: [upto], ReadWay.DIFF: [after, upto]}.get(way, [])
     for end in ends:
         if end < history.latest and not history.readable(end):

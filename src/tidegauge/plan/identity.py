@@ -1,4 +1,4 @@
-"""Whether a table is still what a watermark, or a frozen plan, was made for. Pure."""
+"""Check that a table is still the one that a watermark, or a frozen plan, was made for. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tidegauge.model.table import SourceColumn, SourceTable
 def check_identity(
     flow: TableFlow, source_table: SourceTable, known: str | None, position: Position | None = None
 ) -> None:
-    """Refuse to go on from a watermark that was taken over another table, another order or other rows."""
+    """Raise SourceError where the watermark was taken over another table, another cursor or key, or another
+    `where`."""
     if known is None or known == identify(source_table):
         return
     then, now = read_identity(known), read_identity(identify(source_table))
@@ -38,7 +39,7 @@ def check_identity(
         raise SourceError(
             f"{flow.name}: its `where` is not the one its watermark was taken with, and rows from below the"
             " watermark that only the new one takes would never be read",
-            hint=f"put the old one back, or {_begin_again(flow, position)}",
+            hint=f"put the old one back, or {_explain_restart(flow, position)}",
             place=where.place if where else flow.options.place,
         )
 
@@ -50,9 +51,9 @@ def check_masks(
     held: Collection[str],
     position: Position | None,
 ) -> None:
-    """Refuse to go on where rows that are there would have other values than those to come.
+    """Raise SourceError where a column's mask has changed, so that old and new rows would not match.
 
-    `held`: the columns that the output has. A masked column that is new there is new at the source, too.
+    `held` are the columns that the output has. A column that the output lacks is new, and may have any mask.
     """
     if known is None or known == identify(source_table):
         return
@@ -65,10 +66,10 @@ def check_masks(
         new = before is None and column.name.casefold() not in there
         if before == after or new:
             continue
-        raise _other_mask(flow, column, before, position)
+        raise _make_mask_error(flow, column, before, position)
 
 
-def _other_mask(
+def _make_mask_error(
     flow: TableFlow, column: SourceColumn, before: str | None, position: Position | None
 ) -> SourceError:
     both = bool(before and column.mask)
@@ -77,12 +78,12 @@ def _other_mask(
     return SourceError(
         f"{flow.name}: the column {column.name} has {what} in the rows that are there already, which would"
         " stay as they are",
-        hint=f"put the mask back as it was, or {_begin_again(flow, position)}",
+        hint=f"put the mask back as it was, or {_explain_restart(flow, position)}",
         place=places[0] if places else flow.options.place,
     )
 
 
-def _begin_again(flow: TableFlow, position: Position | None) -> str:
+def _explain_restart(flow: TableFlow, position: Position | None) -> str:
     here = json.dumps(to_json(position), ensure_ascii=False)
     return (
         f"write the table anew: `tidegauge run --select {flow.refresh_name} --full-refresh`; to"

@@ -1,4 +1,4 @@
-"""What is done instead where versions that were not read yet cannot be read any more. Pure."""
+"""Decide what to read instead of versions that are not read yet and cannot be read any more. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge.plan.pieces import VersionRange
 def choose_instead(
     flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
 ) -> tuple[VersionRange, str] | None:
-    """The one piece that takes the place of all unread versions, as `on_missing` says, and a note on it; None
+    """The one piece to read instead of all unread versions, as `on_missing` says, and a note on it; None
     where every version can be read.
 
     Raises VersionsMissing, with the choices, where `on_missing` says nothing or cannot be done.
@@ -37,7 +37,7 @@ def choose_instead(
             pass
     raise VersionsMissing(
         f"{flow.name}: version {version.number} of {part.table}, not read yet, cannot be read any more:"
-        f" {why}{_no_difference(part, begin)}",
+        f" {why}{_explain_no_diff(part, begin)}",
         hint=_hint(flow, part, begin),
     )
 
@@ -51,7 +51,7 @@ def unreadable(flow: DeltaFlow, part: DeltaInput, history: History, version: int
 
 
 def reason(version: Version, history: History) -> str | None:
-    """Why a version cannot be read by its changes; None: it can."""
+    """Why the changes of a version cannot be read; None: they can."""
     if version.absent:
         if version.number < history.earliest:
             return f"the log begins at version {history.earliest}"
@@ -65,7 +65,7 @@ def reason(version: Version, history: History) -> str | None:
     return None
 
 
-def _no_difference(part: DeltaInput, begin: int | None) -> str:
+def _explain_no_diff(part: DeltaInput, begin: int | None) -> str:
     if part.on_missing is not OnMissing.DIFF:
         return ""
     if begin is None:

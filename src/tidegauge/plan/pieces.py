@@ -10,16 +10,17 @@ from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.versions import Version
 
-_CALLS = 20
-"""Versions in one batch of `scd2` where a Python function is called once for each of them."""
+_MOST_CALLS = 20
+"""The most versions in one `scd2` batch whose transform is a Python function, called once for each
+version."""
 
 
 @dataclass(frozen=True)
 class VersionRange:
-    """Versions of one input in one batch."""
+    """The versions of one input that one batch reads: `(after, upto]`."""
 
     after: int | None
-    """Below 0, or None: the beginning."""
+    """None or below 0: from the beginning."""
     upto: int
     way: ReadWay
 
@@ -32,18 +33,18 @@ class VersionRange:
 def cut(
     flow: DeltaFlow, part: DeltaInput, versions: Sequence[Version], after: int | None
 ) -> Iterator[VersionRange]:
-    """Pieces of what is not read yet, in order; every version of it can be read.
+    """Cut the unread `versions` into pieces, in order; every version must be readable.
 
     A new piece begins where the way of reading or the schema changes, and where the batch would be too large.
-    What changed nothing is passed over where it does not fit: nothing is lost by a gap between two pieces.
+    A version without changes that does not fit is skipped: a gap between two pieces loses nothing.
     """
     most = part.max_versions or len(versions)
     if flow.output.mode.facts.keeps_history and isinstance(flow.transform, Function):
-        most = min(most, _CALLS)
+        most = min(most, _MOST_CALLS)
     piece: list[Version] = []
-    """What was taken since the last cut: its first and its last change something, or it is empty."""
+    """Versions since the last cut; the first and the last of them have changes."""
     idle: list[Version] = []
-    """What changed nothing since."""
+    """The versions without changes that follow the piece."""
     for version in versions:
         if not version.changes:
             idle.append(version)
@@ -53,13 +54,13 @@ def cut(
             after, piece = piece[-1].number, []
         if piece:
             piece += idle
-        elif not all(_alike(one, version) for one in idle):
+        elif not all(_are_alike(one, version) for one in idle):
             after = version.number - 1
         piece.append(version)
         idle = []
     if piece:
         for one in idle:
-            if not _alike(one, piece[-1]):
+            if not _are_alike(one, piece[-1]):
                 break
             piece.append(one)
         yield _make_range(flow, part, piece, after)
@@ -68,21 +69,23 @@ def cut(
 def _fits(
     piece: list[Version], idle: list[Version], version: Version, most: int, largest: int | None
 ) -> bool:
-    if not all(_alike(one, piece[-1]) for one in (*idle, version)):
+    if not all(_are_alike(one, piece[-1]) for one in (*idle, version)):
         return False
     if sum(one.changes for one in piece) >= most:
         return False
     return largest is None or sum(one.bytes for one in (*piece, version)) <= largest
 
 
-def _alike(one: Version, other: Version) -> bool:
-    """Delta refuses a feed that was off in between, even for a version without a change."""
+def _are_alike(one: Version, other: Version) -> bool:
+    """Whether two versions can be read in one piece: Delta refuses a range in which the feed was off, even
+    for a version without changes."""
     return one.feed == other.feed and one.digest == other.digest
 
 
 def _make_range(flow: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
-    """Files are read sooner than a feed, and where they are all that was added they tell the same. Only the
-    feed's own time of a commit is another one, so who is shown that time gets it from one of them always."""
+    """Choose how to read a piece: added files are faster than the feed, and hold the same rows where versions
+    only add. But feed and files give different commit times, so a flow that shows them always uses the feed
+    where it is on."""
     changing = [version for version in piece if version.changes]
     timed = part.raw or flow.output.mode.facts.keeps_history
     grows = all(version.only_adds for version in changing) and not (timed and changing[0].feed)

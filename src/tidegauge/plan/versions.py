@@ -1,7 +1,7 @@
 """Plan a flow between Delta tables: which versions of its inputs are new, cut into frozen batches. Pure.
 
-Every version of a window was looked at before (`model.versions.History`), so what cannot be read is found
-here, before anything is touched.
+Every version of a window is known from the log (`model.versions.History`), so versions that cannot be read
+are found here, before anything is touched.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ SNAPSHOT, EARLIEST = "snapshot", "earliest"
 
 
 @dataclass(frozen=True)
-class _Course:
-    """What is to be read of one input, piece by piece; no pieces: nothing of it has changed."""
+class _InputPieces:
+    """The pieces to read of one input, in order; no pieces: nothing of it has changed."""
 
     begin: int | None
+    """The last version that was read before; None: nothing was."""
     pieces: tuple[VersionRange, ...]
     notes: tuple[str, ...] = ()
 
     def step(self, index: int, latest: int) -> VersionRange:
-        """In a batch; of an input that has run out, the point where it stands."""
+        """The piece for the batch number `index`; after the last piece, an empty range that reads nothing."""
         if index < len(self.pieces):
             return self.pieces[index]
         after = self.begin if not self.pieces and not index else self.end(latest)
@@ -50,16 +51,17 @@ def read_up_to(mark: Watermark | None) -> int | None:
 
 
 def history_after(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
-    """From which version on `draft_versions` wants the history of an input, so that no more of a log is read.
+    """The version after which `draft_versions` needs the history of an input, so that no more of its log is
+    read; None: from the beginning.
 
-    A beginning that is a moment has to be given as the version that was there then.
+    An `initial` that is a timestamp has to be turned into the version of that time before.
     """
     begin = read_up_to(mark)
     if part.snapshot:
         return LATEST
     if begin is not None:
         return begin
-    initial = _initial(flow, part)
+    initial = _read_initial(flow, part)
     if isinstance(initial, int):
         return initial
     return LATEST if initial == SNAPSHOT else None
@@ -68,26 +70,32 @@ def history_after(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> 
 def draft_versions(
     flow: DeltaFlow, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
 ) -> Draft:
-    """The plan of one flow. No batches: nothing new.
+    """Make the plan of one flow; without batches there is nothing new.
 
-    The j-th batch takes the j-th piece of each moving input, and pinned ones as they are now. Raises
-    VersionsMissing and TableReplaced before anything is planned.
+    The j-th batch takes the j-th piece of each moving input, and pinned inputs at their latest version.
+    `seen` is the epoch and sequence number of the watermark that the plan goes on from. Raises
+    VersionsMissing and TableReplaced.
     """
-    courses = {part.name: _course(flow, part, found[part.name], marks.get(part.name)) for part in flow.moving}
-    count = max((len(course.pieces) for course in courses.values()), default=0)
-    notes = [note for course in courses.values() for note in course.notes]
+    pieces_by_input = {
+        part.name: _find_input_pieces(flow, part, found[part.name], marks.get(part.name))
+        for part in flow.moving
+    }
+    count = max((len(input_pieces.pieces) for input_pieces in pieces_by_input.values()), default=0)
+    notes = [note for input_pieces in pieces_by_input.values() for note in input_pieces.notes]
     inputs, steps = [], []
     for part in flow.inputs:
         history, mark = found[part.name], marks.get(part.name)
-        course = courses.get(part.name)
-        if course is None:
+        input_pieces = pieces_by_input.get(part.name)
+        if input_pieces is None:
             steps.append([VersionRange(None, history.latest, ReadWay.PINNED)] * count)
             window = Window(None, VersionPosition(history.latest))
             if mark is not None and mark.source_id not in (None, history.table_id):
                 notes.append(f"{part.name}: {part.table} was made anew; it is pinned as it is now")
         else:
-            steps.append([course.step(index, history.latest) for index in range(count)])
-            window = VersionRange(course.begin, course.end(history.latest), ReadWay.NOTHING).window
+            steps.append([input_pieces.step(index, history.latest) for index in range(count)])
+            window = VersionRange(
+                input_pieces.begin, input_pieces.end(history.latest), ReadWay.NOTHING
+            ).window
         inputs.append(_plan_input(part, history, window))
     batches = [
         Batch(
@@ -103,56 +111,57 @@ def draft_versions(
 
 
 def retention_note(history: History, after: int | None, now: datetime) -> str | None:
-    """A warning before the first version with changes that were not read yet may vanish; None while it has
-    time."""
-    with contextlib.suppress(SourceError):  # a retention that Delta itself would not understand
+    """A warning that changes not read yet may soon be vacuumed away; None while there is time."""
+    with contextlib.suppress(SourceError):  # raised for a retention that Delta itself could not parse
         left = unread(history, after, now)
         return left.note if left else None
     return None
 
 
-def _course(flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None) -> _Course:
+def _find_input_pieces(
+    flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None
+) -> _InputPieces:
     begin = read_up_to(mark)
     if begin is None:
-        return _first(flow, part, history)
+        return _begin_input(flow, part, history)
     assert mark is not None
     _check_same(flow, part, history, begin, mark.source_id)
     note = retention_note(history, begin, history.read_at)
-    pieces, notes = _pieces(flow, part, history, begin)
-    return _Course(begin, pieces, (*notes, f"{part.name}: {note}") if note else notes)
+    pieces, notes = _find_pieces(flow, part, history, begin)
+    return _InputPieces(begin, pieces, (*notes, f"{part.name}: {note}") if note else notes)
 
 
-def _first(flow: DeltaFlow, part: DeltaInput, history: History) -> _Course:
-    initial = _initial(flow, part)
+def _begin_input(flow: DeltaFlow, part: DeltaInput, history: History) -> _InputPieces:
+    initial = _read_initial(flow, part)
     whole = VersionRange(None, history.latest, ReadWay.SNAPSHOT)
     if isinstance(initial, int):
-        return _from_version(flow, part, history, initial)
+        return _begin_at_version(flow, part, history, initial)
     if initial == SNAPSHOT:
         why = "by `initial`" if part.initial else f"as `{flow.output.mode.value}` does by itself"
-        return _Course(
+        return _InputPieces(
             None, (whole,), (_describe_begin(part, f"as it is at version {history.latest}, {why}"),)
         )
     if part.initial is None:
-        short = _too_short(part, history)
+        short = _explain_short_history(part, history)
         if short:
             begin = f"as it is at version {history.latest}, because {short}"
-            return _Course(None, (whole,), (_describe_begin(part, begin),))
+            return _InputPieces(None, (whole,), (_describe_begin(part, begin),))
     elif any(version.table_id != history.table_id for version in history.versions if version.table_id):
         raise TableReplaced(
             f"{flow.name}: {part.table} was replaced by another table at a version after 0, so its history"
             " does not begin with its earliest version",
             hint=f"begin the input '{part.name}' with `initial: snapshot`",
         )
-    pieces, notes = _pieces(flow, part, history, None)
+    pieces, notes = _find_pieces(flow, part, history, None)
     if notes:
-        return _Course(None, pieces, notes)
-    if not pieces:  # nothing has ever been in it: what is made of it is made empty
+        return _InputPieces(None, pieces, notes)
+    if not pieces:  # the table never had a row: read it whole, so that the target is created empty
         pieces = (whole,)
     why = "by `initial`" if part.initial else "because its changes reach back to there"
-    return _Course(None, pieces, (_describe_begin(part, f"with version 0, {why}"),))
+    return _InputPieces(None, pieces, (_describe_begin(part, f"with version 0, {why}"),))
 
 
-def _from_version(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> _Course:
+def _begin_at_version(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> _InputPieces:
     if version > history.latest:
         raise SourceError(
             f"{flow.name}: {part.table} has no version {version} yet; its latest is {history.latest}",
@@ -163,24 +172,24 @@ def _from_version(flow: DeltaFlow, part: DeltaInput, history: History, version: 
         raise unreadable(flow, part, history, version)
     _check_same(flow, part, history, version, None)
     start = VersionRange(None, version, ReadWay.SNAPSHOT)
-    rest, notes = _pieces(flow, part, history, version)
+    rest, notes = _find_pieces(flow, part, history, version)
     if rest and rest[0].way is ReadWay.SNAPSHOT:
         start, rest = VersionRange(None, history.latest, ReadWay.SNAPSHOT), ()
     begin = f"as it was at version {version}, by `initial`"
-    return _Course(None, (start, *rest), notes or (_describe_begin(part, begin),))
+    return _InputPieces(None, (start, *rest), notes or (_describe_begin(part, begin),))
 
 
-def _pieces(
+def _find_pieces(
     flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None
 ) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
-    """And what a person should know of them. None: nothing has changed."""
-    new = _past(history, begin)
+    """The pieces to read after `begin`, and notes for the user; no pieces: nothing has changed."""
+    new = _find_versions_after(history, begin)
     if begin is None and history.earliest > 0:
         new = (Version(0, None, True, False, 0, False, None, None, absent=True), *new)
     if not any(version.changes for version in new):
         return (), ()
     if flow.output.mode.facts.replaces_all and not part.raw:
-        # Written whole from what the table is now: its changes only say that there is something to do.
+        # The target is rewritten from the whole table: the changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
     replacement = choose_instead(flow, part, history, begin, new)
     if replacement is not None:
@@ -189,8 +198,8 @@ def _pieces(
     return tuple(cut(flow, part, new, begin)), ()
 
 
-def _too_short(part: DeltaInput, history: History) -> str | None:
-    """Why its changes do not reach back to version 0."""
+def _explain_short_history(part: DeltaInput, history: History) -> str | None:
+    """Why the changes of an input cannot be read from version 0 on; None: they can."""
     if history.earliest > 0:
         return f"its log begins at version {history.earliest}"
     for version in history.versions:
@@ -204,7 +213,7 @@ def _too_short(part: DeltaInput, history: History) -> str | None:
 
 
 def _check_same(flow: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None) -> None:
-    """Refuse to go on from a version of another table, or of one that was set back."""
+    """Raise TableReplaced where the table was made anew, or set back below the version that was read."""
     hint = (
         f"to begin again from the table that is there now: `tidegauge watermark reset --select {flow.name}"
         " --reason …`"
@@ -221,7 +230,7 @@ def _check_same(flow: DeltaFlow, part: DeltaInput, history: History, begin: int,
             " an older copy of it was put back",
             hint=hint,
         )
-    for version in _past(history, begin):
+    for version in _find_versions_after(history, begin):
         if version.table_id not in (None, history.table_id):
             raise TableReplaced(
                 f"{flow.name}: {part.table} was made anew after version {version.number}",
@@ -229,13 +238,13 @@ def _check_same(flow: DeltaFlow, part: DeltaInput, history: History, begin: int,
             )
 
 
-def _past(history: History, begin: int | None) -> tuple[Version, ...]:
+def _find_versions_after(history: History, begin: int | None) -> tuple[Version, ...]:
     if begin is None:
         return history.versions
     return tuple(version for version in history.versions if version.number > begin)
 
 
-def _initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
+def _read_initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
     if part.initial is None:
         keeps_all = flow.output.mode.facts.keeps_every_change
         return EARLIEST if keeps_all else SNAPSHOT
@@ -268,7 +277,7 @@ def _plan_input(part: DeltaInput, history: History, window: Window) -> InputPlan
 
 
 def _stamp(history: History, version: int) -> str | None:
-    """When a version was committed, if the log still says."""
+    """When a version was committed, as ISO text in UTC; None where the log no longer says."""
     at = next((one.at for one in history.versions if one.number == version), None)
     at = history.at if version == history.latest else at
     return at.astimezone(UTC).isoformat() if at else None

@@ -29,15 +29,16 @@ from tidegauge.spark.java import Java, find_java
 _SWITCH = "TIDEGAUGE_CLASS_ARCHIVE"
 """`off`: neither used nor made. A path: where the process that makes it writes it."""
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""Java would warn, on standard output, of an archive that does not fit."""
+"""Without this Java warns, on standard output, of an archive that does not fit."""
 _LEAST = 1 << 20
-"""Bytes; one that is smaller holds nothing worth having."""
+"""Bytes; a smaller archive holds nothing useful."""
 
 _left_to_make = False
 
 
 def java_options(java: Java) -> str:
-    """What Java is started with: takes the archive where there is one, makes it where that is asked for."""
+    """The options that let Java use the archive, or write it where that is asked for. Where there is none
+    yet, they are empty, and the archive is made when this process exits."""
     switch = os.environ.get(_SWITCH, "")
     if switch == "off":
         return ""
@@ -51,8 +52,8 @@ def java_options(java: Java) -> str:
 
 
 def path_of(java: Java) -> Path:
-    """A different file for each Java, each pyspark and each set of its jars."""
-    return cache_folder() / "classes" / f"{_mark(java)}.jsa"
+    """The archive's path: another one for each Java, each pyspark and each set of its jars."""
+    return cache_folder() / "classes" / f"{_make_fingerprint(java)}.jsa"
 
 
 def make(java: Java) -> Path:
@@ -82,7 +83,7 @@ def make(java: Java) -> Path:
 
 
 def rehearse() -> None:
-    """Do once what runs do, so that Java loads what they need; it writes the archive when it exits."""
+    """Do what runs do, so that Java loads the classes they need; it writes the archive when it exits."""
     import pyarrow as pa
 
     from tidegauge.spark.pyspark_private import java_gateway
@@ -113,7 +114,7 @@ def rehearse() -> None:
         java.wait(timeout=300)
 
 
-def _mark(java: Java) -> str:
+def _make_fingerprint(java: Java) -> str:
     import pyspark
 
     said = hashlib.sha256(pyspark.__version__.encode())

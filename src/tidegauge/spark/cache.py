@@ -1,4 +1,4 @@
-"""Where things are kept that can always be made again: jars, and a wrapper for Java."""
+"""The folder for files that can always be made again, such as jars and a wrapper for Java."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""When two values are the same: wherever rows are compared, grouped or hashed to find out what changed.
+"""Defines when two values are the same, wherever rows are compared, grouped or hashed to find changes.
 
-Two values are the same where a file would hold the same. So NULL is NULL and NaN is NaN, but -0.0 is not 0.0,
-and texts are told apart letter by letter whatever their collation says; the order inside a map is nobody's.
-Spark's own equality is coarser (-0.0 = 0.0, collations) or has no answer (maps, variants): with it a change
-could be taken for none, and would never reach the target.
+Two values are the same if a file would hold the same. So NULL equals NULL and NaN equals NaN, but -0.0 is not
+0.0; texts are compared letter by letter, whatever their collation; the order inside a map does not count.
+Spark's own equality is coarser (-0.0 = 0.0, collations) or undefined (maps, variants): with it a change could
+look like none, and would never reach the target.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def make_comparable(column: Column, type_: DataType, *, only: Collection[str] | None = None) -> Column:
     """A value that Spark can compare, group by and hash, and that differs wherever the column's own does.
 
-    Of a VARIANT it has the JSON and the types: values inside one mixed array whose JSON is the same (a date,
-    and that date as text) are taken for equal. `only`: of a struct, the fields that count.
+    A VARIANT is compared by its JSON and its types: values inside one mixed array whose JSON is the same (a
+    date, and that date as text) count as equal. `only` names the fields of a struct that count.
     """
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
@@ -29,7 +29,7 @@ def make_comparable(column: Column, type_: DataType, *, only: Collection[str] | 
         return column
     match type_:
         case T.FloatType() | T.DoubleType():
-            # Only as text do the two zeros differ.
+            # The two zeros differ only as text.
             return F.struct(
                 column.alias("number"), F.when(column == 0, column.cast("string")).alias("which_zero")
             )
@@ -60,7 +60,7 @@ def make_comparable(column: Column, type_: DataType, *, only: Collection[str] | 
 
 
 def compares_exactly(type_: DataType) -> bool:
-    """Whether Spark compares and groups such values by all that they are."""
+    """Whether Spark compares and groups values of this type exactly, without `make_comparable`."""
     from pyspark.sql import types as T  # noqa: N812
 
     match type_:

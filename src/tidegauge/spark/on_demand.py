@@ -1,4 +1,4 @@
-"""The Spark of one flow in a run, and who moves its rows where Spark is not needed for that."""
+"""Starts Spark for a flow only when it is needed, and tells what has moved the flow's rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SparkOnDemand:
-    """Called, it starts Spark. Who has rows to move asks first whether they need it."""
+    """A callable that starts Spark. Code that has rows to move asks first whether it needs Spark for them."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class SparkOnDemand:
         *,
         always: bool = False,
     ) -> None:
-        """`always`: every batch goes through Spark, also one of few rows."""
+        """`always`: every batch goes through Spark, even one of few rows."""
         self.always = always
         self._start = start
         self._local_tasks = local_tasks
@@ -39,7 +39,7 @@ class SparkOnDemand:
         return found
 
     def take_mover(self) -> MovedBy:
-        """Who has moved rows since the last call."""
+        """What has moved rows since the last call: Spark, local tasks, or else this process."""
         found, self._moved_by = self._moved_by or MovedBy.PROCESS, None
         return found
 
@@ -50,5 +50,5 @@ def may_move_here(spark: Callable[[], SparkSession]) -> bool:
 
 
 def local_tasks_for(spark: Callable[[], SparkSession]) -> LocalTasks | None:
-    """Who moves many rows that come in splits, instead of Spark's tasks; None: those."""
+    """The local tasks that read splits instead of Spark's tasks; None: Spark's tasks read them."""
     return spark.local_tasks() if isinstance(spark, SparkOnDemand) else None

@@ -1,7 +1,7 @@
-"""The only places of this room that touch private attributes of pyspark; a new pyspark is checked here.
+"""The only file of this room that touches private attributes of pyspark: check it with each new version.
 
-None is for speed, so there is no gain to measure and nothing to switch off: pyspark has no public way to ask
-or to say these things. pyproject.toml pins its version.
+None is used for speed, so there is no gain to measure and nothing to switch off: pyspark has no public way to
+do these things. pyproject.toml pins its version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_running() -> bool:
 
 
 def _find_context_class() -> Any:
-    """None where pyspark was not imported yet, or another thread is about to."""
+    """The class SparkContext; None where pyspark is not imported, or another thread is just importing it."""
     return getattr(sys.modules.get("pyspark"), "SparkContext", None)
 
 
@@ -50,9 +50,9 @@ def java_gateway(session: SparkSession) -> Any:
 
 @contextmanager
 def active_on_connect(session: SparkSession) -> Iterator[None]:
-    """Make this the thread's active session of Spark Connect, and the one before again afterwards.
+    """Make this the thread's active session of Spark Connect for the block.
 
-    There a checkpoint belongs to the thread's active session, whichever session its frame is of.
+    On Connect a checkpoint belongs to the thread's active session, whichever session its frame is of.
     """
     kind: Any = type(session)
     before = kind.getActiveSession()
@@ -69,7 +69,7 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def is_stopped() -> bool:
-    """Whether Java has ended the Spark context of this process behind Python's back, as after an error that
+    """Whether Java has stopped this process's Spark context without Python knowing, as after an error that
     Spark does not survive."""
     from pyspark import SparkContext
 
@@ -85,8 +85,8 @@ def is_stopped() -> bool:
 def stop_spark() -> None:
     """End the Spark of this process and the Java that was started for it, dead or alive.
 
-    The public `stop` leaves Java running, which is what has grown; and with a Java that is dead it leaves
-    things behind by which the next session would take it for alive.
+    The public `stop` leaves Java running, and Java is what has grown; and where Java is dead, it leaves state
+    behind that would make the next session take Java for alive.
     """
     if not is_running() and java_process() is None:
         return
@@ -122,9 +122,9 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def join_java(port: int, secret: str) -> SparkSession:
-    """A session in the Java of another process. What it sets is its own; the cores are shared.
+    """A session in the Java of another process. Its settings are its own; the cores are shared.
 
-    pyspark joins a Java only by what it finds in the environment, in which it stays for this call alone.
+    pyspark takes Java's address only from the environment, so it is put there during this call alone.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -142,10 +142,10 @@ def join_java(port: int, secret: str) -> SparkSession:
     conf: Any = SparkConf(loadDefaults=False, _jconf=shared.conf())
     context: Any = SparkContext(conf=conf, gateway=gateway, jsc=jsc)
     if interrupt is not None and threading.current_thread() is threading.main_thread():
-        # pyspark's own would cancel the jobs of every command, and not of this one alone.
+        # pyspark's own handler would cancel the jobs of every command, and not of this one alone.
         signal.signal(signal.SIGINT, interrupt)
-    # Python tasks see this command's environment; and the mark gives them Pythons that no other command has
-    # used, so that they import what modules say now.
+    # Python tasks get this command's environment. TIDEGAUGE_COMMAND makes it unlike any other, so that Spark
+    # starts new Python workers for it, which import the modules as they are now.
     context.environment = {**os.environ, **context.environment, "TIDEGAUGE_COMMAND": uuid.uuid4().hex}
     kind: Any = SparkSession
     default = kind._get_j_spark_session_class(gateway.jvm).getDefaultSession().get()
@@ -154,12 +154,12 @@ def join_java(port: int, secret: str) -> SparkSession:
 
 
 class LentJava:
-    """The Java of this process, which other processes join; and what they leave in it."""
+    """The Java of this process, which other processes join; it clears what they leave in it."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context, self._catalog = session.sparkContext, session.catalog
         self._gateway = java_gateway(session)
-        # Whatever of Java this process goes on using is older than this.
+        # Java's objects are numbered: what this process goes on using is older than this one.
         self._own = _number(self._gateway.jvm.java.lang.Object()._target_id)
 
     @property
@@ -171,16 +171,16 @@ class LentJava:
         return str(self._gateway.gateway_parameters.auth_token)
 
     def shrink(self) -> None:
-        """Give the system back what nobody needs, and let Spark drop what belongs to nobody."""
+        """Run Java's garbage collector: it returns memory to the system, and lets Spark drop unused data."""
         self._gateway.jvm.java.lang.System.gc()
 
     def clear(self) -> None:
-        """When all have gone: jobs of those that were killed, cached rows, tables' logs, clients of buckets,
-        Pythons, objects."""
+        """Clear what commands have left, once all have gone: jobs of those that were killed, cached rows,
+        tables' logs, clients of buckets, Python workers, objects."""
         jvm = self._gateway.jvm
         self._context.cancelAllJobs()
         self._catalog.clearCache()
-        with suppress(Exception):  # only where Delta's jar is
+        with suppress(Exception):  # raised where Spark has no Delta jar
             jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         jvm.org.apache.hadoop.fs.FileSystem.closeAll()
         self._end_pythons()
@@ -191,12 +191,13 @@ class LentJava:
         field = environment.getClass().getDeclaredField("pythonWorkers")
         field.setAccessible(True)
         factories = field.get(environment)
-        for factory in _listed(factories.values().toSeq()):
+        for factory in _list_items(factories.values().toSeq()):
             factory.stop()
         factories.clear()
 
     def _drop_objects(self) -> None:
-        """Java keeps an object until the process that has it lets go of it, which a dead one never does."""
+        """Drop the commands' objects: Java keeps an object until its process releases it, which a killed one
+        never does."""
         from py4j.java_gateway import JavaObject
 
         server: Any = JavaObject("GATEWAY_SERVER", self._gateway._gateway_client)
@@ -205,11 +206,11 @@ class LentJava:
 
 
 def _number(name: str) -> int:
-    """Of an object that Python holds, in the order of their making; 0 for what is always there."""
+    """The number of an object that Python holds, in the order of creation; 0 for one that is always there."""
     found = re.fullmatch(r"o(\d+)", name)
     return int(found[1]) if found else 0
 
 
-def _listed(items: Any) -> list[Any]:
-    """A Scala sequence."""
+def _list_items(items: Any) -> list[Any]:
+    """The items of a Scala sequence."""
     return [items.apply(place) for place in range(items.size())]

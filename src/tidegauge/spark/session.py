@@ -37,22 +37,22 @@ _SMALL_JOBS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
-"""For a Spark that is started here, for this machine alone. A cluster's or a host's has its own numbers."""
+"""For a Spark that is started here, for this machine alone. A cluster or a host has numbers of its own."""
 
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""For a Java through which no rows go: it starts sooner, and would do bulk work more slowly. Without the last
-option it would have a fifth of the room for compiled code, and stop compiling once Spark has filled it.
-Whoever sets `spark.driver.extraJavaOptions` gets a Java without these. See docs/performance.md."""
+"""Options for a Java that moves no rows itself: it starts sooner, and is slower with many rows. Without the
+last option it would have a fifth of the room for compiled code, and stop compiling once Spark has filled it.
+Left out where the user sets `spark.driver.extraJavaOptions`. See docs/performance.md."""
 
 _PATIENT = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
     " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
-"""For every other Java: four times as many calls until code is compiled a second time. A run of minutes
-spends a third of its processor time on that compiler, most of it for code that plans queries; loops over rows
-get there all the same. Whoever sets `spark.driver.extraJavaOptions` gets a Java without these."""
+"""Options for every other Java: code is compiled a second time only after four times as many calls. A run of
+minutes would spend a third of its processor time on that compiler, most of it for code that plans queries;
+loops over rows are still compiled. Left out where the user sets `spark.driver.extraJavaOptions`."""
 
-_LINES = "spark.python.sql.dataFrameDebugging.enabled"
+_LINE_DEBUGGING = "spark.python.sql.dataFrameDebugging.enabled"
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -60,29 +60,31 @@ DELTA = {
     # A small table's log is read by two tasks instead of fifty.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
-"""Set before a session starts. A host's session has the first two already, or knows no Delta."""
+"""These have to be set before Spark starts. A host's Spark has the first two already, or knows no Delta."""
 
 
 def open_session(
     settings: SparkSettings, needs: Collection[Needs], *, light: bool = False, debug: bool = False
 ) -> SparkSession:
-    """The process's session: the active one where there is one, a Connect server's, or our own.
+    """A session of the process's Spark: of the one that is active, a Connect server's, one that is kept warm,
+    or one that is started here.
 
-    The first call decides; later calls are warm and give the same one. `light`: no rows go through Java
-    itself, because tasks read and write by themselves; it starts sooner, and would be slow with many rows.
+    The first call decides which Spark it is, and later calls use the same one. `light`: no rows go through
+    Java itself, because tasks read and write by themselves; it starts sooner, and would be slow with many
+    rows. Raises SparkFailed, or RuntimeMissing.
     """
     from pyspark.sql import SparkSession
 
     try:
         active = SparkSession.getActiveSession()
         if active is None and is_running():
-            # "Active" is a matter of the thread; the process may have a session all the same.
+            # Each thread has its own active session: the process may have one although this thread has none.
             active = SparkSession.builder.getOrCreate()
         if active is None and (settings.master or "").startswith("sc://"):
             _require_connect()
             active = SparkSession.builder.remote(str(settings.master)).getOrCreate()
         if active is None and not debug:
-            # With --debug a command shows what Java says, and so has one of its own.
+            # With --debug a command shows what its Java prints, so it starts one of its own.
             active = take_up(settings, needs)
         session = (
             _launch(settings, needs, light=light, debug=debug) if active is None else _own_session(active)
@@ -108,7 +110,7 @@ def check_java(settings: SparkSettings) -> None:
 
 
 def sibling(session: SparkSession) -> SparkSession:
-    """Another session of the same Spark: what is set on it, and its views, are seen by none but itself."""
+    """Another session of the same Spark: its settings and views are its own."""
     beside: Any = session
     made: SparkSession = beside.cloneSession() if on_connect(session) else _branch(session)
     for name, value in _PER_SESSION.items():
@@ -135,12 +137,13 @@ def lend(session: SparkSession) -> Iterator[SparkSession]:
 
 
 def _own_session(active: SparkSession) -> SparkSession:
-    """A session whose settings may be changed. On Connect the process's own, of which flows get siblings."""
+    """A session whose settings may be changed: a new one, or on Connect the active one (flows get
+    siblings of it)."""
     return active if on_connect(active) else _branch(active)
 
 
 def _branch(session: SparkSession) -> SparkSession:
-    """A new session; one that Spark makes knows nothing of numbers that were set on this one."""
+    """A new session with this one's numbers for small jobs, which Spark's own `newSession` does not copy."""
     made = session.newSession()
     for name in _SMALL_JOBS:
         if (value := session.conf.get(name, None)) is not None:
@@ -166,7 +169,7 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
         conf.set(name, f"{conf.get(name, '')} {java_options(java)}".strip())
     if not settings.conf.get(name):
         conf.set(name, f"{conf.get(name, '')} {_LIGHT if light else _PATIENT}")
-    # Java's own chatter goes to a file: a person sees our sentence, `--debug` shows the rest.
+    # What Java prints goes to a file: the user gets one sentence, and the rest with `--debug`.
     chatter: Any = None if debug else tempfile.TemporaryFile()  # noqa: SIM115 - the JVM outlives this call
     try:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -189,7 +192,7 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
 
 
 def _choose_python(settings: SparkSettings) -> None:
-    """For Spark's tasks. On this machine they need what is installed here, whatever the environment says."""
+    """Choose the Python of Spark's tasks. On this machine it is this one, whatever the environment says."""
     if is_local(settings):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -210,8 +213,8 @@ def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = Fa
         "spark.scheduler.mode": "FAIR",
         "spark.driver.memory": _driver_memory(),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidegauge-warehouse"),
-        # It tells Java the line of Python with every column that is named: half of all calls to it.
-        _LINES: str(debug).lower(),
+        # This sends Java the line of Python with every column that is named: half of all calls to Java.
+        _LINE_DEBUGGING: str(debug).lower(),
         **_PER_SESSION,
     }
     if is_local(settings):
@@ -238,7 +241,7 @@ def _driver_memory() -> str:
 
 
 def _require_connect() -> None:
-    """Say plainly that an optional library is missing, before pyspark says it at length."""
+    """Raise RuntimeMissing where Connect's client is not installed, before pyspark says so at length."""
     try:
         import grpc  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Splits as one lazy frame: each task reads its split by itself.
+"""Makes splits one lazy frame: each task reads its split by itself.
 
 Only `range` and `mapInArrow` are used, which Spark Connect has too.
 """
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def frame_of_splits(session: SparkSession, layout: Layout, splits: Sequence[Split]) -> DataFrame:
-    """An error of a split fails the job that reads the frame; `spark.errors` finds it again."""
+    """A lazy frame over splits. An error of a split fails the job that reads the frame; `spark.errors` turns
+    it back into that error."""
     bodies = [seal(split) for split in splits]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -38,7 +39,7 @@ def spark_schema(session: SparkSession, layout: Layout) -> Any:
 
 
 def _read(split: Split) -> Iterator[pa.RecordBatch]:
-    """In a task, whose errors come out as text."""
+    """Read a split inside a Spark task, from which errors only come out as text."""
     batches = iter(split.batches())
     while True:
         batch, failure = try_work(lambda: next(batches, None))

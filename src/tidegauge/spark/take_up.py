@@ -1,7 +1,7 @@
-"""Take up the Spark that an earlier command has left warm, or leave one for the next.
+"""Joins the Spark that an earlier command has left warm, or starts one that stays warm for the next.
 
 `spark: {keep_warm: 15m}` asks for it. Each command runs in its own process, with its own code, environment
-and session; what it shares with the one before is Java alone. `TIDEGAUGE_KEEP_WARM=off` switches it off.
+and session; it shares only Java with other commands. `TIDEGAUGE_KEEP_WARM=off` switches it off.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SWITCH = "TIDEGAUGE_KEEP_WARM"
 _PATIENCE = 120.0
-"""Seconds to wait for another command that starts the Spark we want."""
+"""Seconds to wait while another command starts a Spark for this folder."""
 _SEEN_BY_JAVA = (
     *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "HIVE_", "JAVA", "JDK_", "KRB5", "LC_", "LD_", "PYSPARK_"),
     *("PYTHON", "SPARK_", "SSL_", "TIDEGAUGE_", "_JAVA"),
@@ -42,13 +42,14 @@ _ALSO_SEEN = frozenset(
 )
 
 _lines: list[socket.socket] = []
-"""Open for as long as this process lives: by it the keeper knows that its Spark is in use."""
+"""Connections to keepers, open as long as this process lives: they show a keeper that its Spark is in use."""
 
 
 def take_up(settings: SparkSettings, needs: Collection[Needs]) -> SparkSession | None:
     """A session of the Spark that is kept warm, which is started where there is none.
 
-    None where none is asked for, and where the one that is there has other settings and is in use.
+    None where `keep_warm` is not set or is switched off, where another command takes too long to start one,
+    and where the warm Spark has other settings and is in use. Raises SparkFailed where it does not start.
     """
     if settings.keep_warm is None or os.environ.get(SWITCH) == "off":
         return None
@@ -73,13 +74,14 @@ def take_up(settings: SparkSettings, needs: Collection[Needs]) -> SparkSession |
 
 
 def is_kept(settings: SparkSettings) -> bool:
-    """Whether it looks as if there were one to take up. Whoever does take it up finds out."""
+    """Whether there seems to be a warm Spark for this folder; its socket may still be dead."""
     wanted = settings.keep_warm is not None and os.environ.get(SWITCH) != "off"
     return wanted and socket_of(str(Path.cwd())).exists()
 
 
 def fingerprint_of(settings: SparkSettings) -> str:
-    """Of all that a Java remembers from its start; secrets are in it, and cannot be read out of it."""
+    """A digest of all that Java keeps from its start: versions, settings, environment. Secrets go into it,
+    and cannot be read out of it."""
     import pyspark
 
     seen = {
@@ -96,7 +98,7 @@ def fingerprint_of(settings: SparkSettings) -> str:
 
 
 def find_kept() -> list[dict[str, Any]]:
-    """What each Spark that is kept warm for this user says of itself."""
+    """The status of each Spark that is kept warm for this user. Removes dead sockets."""
     found = []
     for path in all_sockets():
         answer = ask(path, {"ask": "status"})
@@ -109,7 +111,7 @@ def find_kept() -> list[dict[str, Any]]:
 
 
 def describe_kept(status: Mapping[str, Any]) -> str:
-    """In one line, for a person."""
+    """The status of a warm Spark as one line for people."""
     count = status["commands"]
     served = f"{count} command{'' if count == 1 else 's'} so far"
     users = ", ".join(f"{one['command']} (process {one['pid']})" for one in status["used_by"])
@@ -123,7 +125,8 @@ def describe_kept(status: Mapping[str, Any]) -> str:
 
 
 def stop_kept(*, force: bool = False) -> list[dict[str, Any]]:
-    """End each that nobody uses, or, by `force`, each: what they said last."""
+    """End each warm Spark that nobody uses, or all with `force`. Returns their last status, and under `ended`
+    whether they have ended."""
     told = []
     for path in all_sockets():
         try:
@@ -145,7 +148,8 @@ def stop_kept(*, force: bool = False) -> list[dict[str, Any]]:
 
 
 def _lease(path: Path, settings: SparkSettings, fingerprint: str, needs: Set[Needs]) -> dict[str, Any]:
-    """Where Java is, or why it is not ours; nothing where nobody listens."""
+    """Ask the keeper for its Java: the port and secret, or that this Spark is another one; empty where nobody
+    listens."""
     assert settings.keep_warm is not None
     answer = ask(
         path,
@@ -167,7 +171,7 @@ def _lease(path: Path, settings: SparkSettings, fingerprint: str, needs: Set[Nee
 
 
 def _start(path: Path, settings: SparkSettings, fingerprint: str, needs: Set[Needs], lock: int) -> None:
-    """Raises SparkFailed. Settings go by a pipe: a command line is seen by everybody."""
+    """Start a keeper. Raises SparkFailed. Settings go through a pipe, as everybody sees a command line."""
     assert settings.keep_warm is not None
     asked = {
         "path": str(path),
@@ -194,7 +198,7 @@ def _start(path: Path, settings: SparkSettings, fingerprint: str, needs: Set[Nee
             keeper.stdin.close()
         said: Mapping[str, Any] = json.loads(keeper.stdout.readline() or b"{}")
     if "ready" in said:
-        # It outlives this process, and is nobody's child to wait for.
+        # The keeper outlives this process: with a return code, Popen does not complain that it still runs.
         keeper.returncode = 0
         return
     error = said.get("error") or {"message": "Spark did not start", "hint": f"set {SWITCH}=off"}
@@ -202,7 +206,7 @@ def _start(path: Path, settings: SparkSettings, fingerprint: str, needs: Set[Nee
 
 
 def _kill(path: Path) -> None:
-    """End one that does not answer, and its Java; it leads a group of its own."""
+    """Kill a keeper that does not answer, and with its process group also its Java."""
     with socket.socket(socket.AF_UNIX) as wire, suppress(OSError):
         with address_of(path) as address:
             wire.connect(address)
@@ -212,7 +216,7 @@ def _kill(path: Path) -> None:
 
 
 def _umask() -> str:
-    """As it is; to ask the other way would change it for a moment."""
+    """The umask line of this process, or nothing; `os.umask` would change the umask for a moment."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("Umask:"):

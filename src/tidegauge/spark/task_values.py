@@ -1,4 +1,4 @@
-"""What passes between this process and Spark's tasks: values with their secrets, and errors of ours."""
+"""Passes values with their secrets, and Tidegauge's errors, between this process and Spark's tasks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidegauge.model.secret import Secret, mask
 
 _OURS = "tidegauge: "
 FAILED = "tidegauge-failed: "
-"""What the text of a task's error begins with, where that is an error of ours as JSON."""
+"""Prefix of a task's error text where the rest is an error of Tidegauge's as JSON."""
 _MEND = "mend the row at the source, or say how the column shall arrive with `types:`"
 
 _Result = TypeVar("_Result")
 
 
 class _Sealer(pickle.Pickler):
-    """Lets a secret go along, for a task that has to show it to a server; elsewhere none is pickled."""
+    """Pickles secrets too, for a task that has to show them to a server; elsewhere no secret is pickled."""
 
     def reducer_override(self, value: Any) -> Any:
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
@@ -33,12 +33,13 @@ def seal(value: object) -> bytes:
 
 
 def unseal(body: bytes) -> Any:
-    """What `seal` was given, in the task."""
+    """The value that `seal` was given; called in the task."""
     return pickle.loads(body)  # noqa: S301 - our own, a moment ago
 
 
 def try_work(work: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
-    """The result, or an error of ours as text: so it keeps its class, and Spark does not repeat the task."""
+    """The result of `work`, or an error of Tidegauge's as text, so that the error keeps its class and Spark
+    does not repeat the task. Raises other errors."""
     try:
         return work(), None
     except TidegaugeError as error:
@@ -51,7 +52,7 @@ def try_work(work: Callable[[], _Result]) -> tuple[_Result | None, str | None]:
 
 
 def raise_any(failures: Iterable[str | None]) -> None:
-    """Raise the error of a task, if any failed; of several, one that trying again would not mend."""
+    """Raise the error of a failed task, if there is one; of several, one that no retry would mend."""
     errors = [json.loads(failure) for failure in failures if failure is not None]
     if errors:
         worst = next((one for one in errors if not one["retryable"]), errors[0])

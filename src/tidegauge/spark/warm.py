@@ -1,4 +1,4 @@
-"""One Spark for many runs: kept warm, and begun anew when it has died or grown."""
+"""One Spark for many runs: it stays warm, and is started anew when it has died or grown."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_RUNS = 1000
-"""Runs that one Spark serves. What its libraries keep of each is little, and not nothing."""
+"""Runs that one Spark serves: its libraries keep a little memory for each."""
 ROOM = 2**30
-"""Bytes beside the heap: more than that, and something outside of it grows."""
+"""Bytes that Java may use beside its heap; beyond that, something outside of the heap grows."""
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 class WarmSpark:
-    """The session of this process's runs. Only a Spark that was started here is ever ended here: a cluster's
-    (Spark Connect) and a host's own are let be."""
+    """The Spark of this process's runs. Only a Spark that was started here is ended here: a cluster's (Spark
+    Connect) and a host's own are left alone."""
 
     def __init__(self, needs: set[Needs], *, most_runs: int = MOST_RUNS, room: int = ROOM) -> None:
-        """`needs`: of every run, for the first one decides with what Spark starts."""
+        """`needs` are those of all runs: Spark gets its jars only when it starts."""
         self._needs = needs
         self._most_runs = most_runs
         self._room = room
@@ -45,18 +45,18 @@ class WarmSpark:
             session = open_session(own, self._needs | needs, light=light, debug=debug)
             self._runs += 1
             if self._heap is None:
-                self._heap = _bytes(session.conf.get("spark.driver.memory", "1g") or "1g")
+                self._heap = _parse_bytes(session.conf.get("spark.driver.memory", "1g") or "1g")
             return session
 
     def find_fault(self) -> str | None:
-        """Why Spark should be begun anew, in words; None: it is well, or was not started."""
+        """Why Spark should be started anew, in words; None: it is well, or was not started."""
         with self._lock:
             process = java_process() if self._runs else None
             if process is None:
                 return None
             stopped = process.poll() is None and is_stopped()
             if stopped:
-                # A Java that is being killed does not answer any more, a moment before it has ended.
+                # A Java that is being killed stops answering a moment before it has ended.
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=1)
             if process.poll() is not None:
@@ -78,7 +78,7 @@ class WarmSpark:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process really has; 0 where nobody can say."""
+    """The resident memory of a process in bytes; 0 where it is not known."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -86,6 +86,6 @@ def resident(pid: int) -> int:
     return pages * 4096
 
 
-def _bytes(text: str) -> int:
+def _parse_bytes(text: str) -> int:
     match = _MEMORY.fullmatch(text.strip())
     return int(match[1]) * 1024 ** _POWERS[match[2].lower()] if match else 0

@@ -1,6 +1,6 @@
-"""Where a Spark that is kept warm is found: a socket that only its user can open, one for each folder.
+"""The sockets of Sparks that are kept warm: one for each working folder, which only its user can open.
 
-A socket needs no file beside it that says who listens: a dead one refuses, and a live one is asked.
+No other file says who listens: a dead socket refuses connections, and a live one answers questions.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tidegauge.errors import SparkFailed
 from tidegauge.spark.cache import cache_folder
 
 _LONGEST = 100
-"""Bytes of a socket's path; systems stop between 104 and 108."""
+"""The most bytes of a socket's path; systems allow 104 to 108."""
 _ANSWERS_WITHIN = 30.0
 
 
 def warm_folder() -> Path:
-    """Made where it is not there. Raises SparkFailed where others than this user could reach into it."""
+    """The folder of the sockets, made if it is missing. Raises SparkFailed where other users could get in."""
     folder = _folder()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ def _refusal(folder: Path, why: str, fix: str) -> SparkFailed:
 
 
 def socket_of(working: str) -> Path:
-    """Of a working folder: relative paths mean the same to all who share a Spark."""
+    """The socket of a working folder: relative paths mean the same to all commands that share a Spark."""
     return warm_folder() / f"{hashlib.sha256(working.encode()).hexdigest()[:16]}.socket"
 
 
 def all_sockets() -> list[Path]:
-    """Of this user, dead ones among them."""
+    """All sockets of this user, dead ones too."""
     return sorted(warm_folder().glob("*.socket")) if _folder().exists() else []
 
 
@@ -87,7 +87,8 @@ def address_of(path: Path) -> Iterator[str]:
 
 @contextmanager
 def locked(path: Path, *, patience: float) -> Iterator[int | None]:
-    """One at a time starts a Spark: an open file that is locked; None where another takes too long."""
+    """Take the lock of a socket, so that one command at a time starts a Spark: gives the open lock file, or
+    None where another command holds the lock longer than `patience` seconds."""
     try:
         file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -111,10 +112,11 @@ def _lock(file: int, until: float) -> bool:
 
 
 class Listener:
-    """A socket under a name that others may take: it is removed only while it is this one."""
+    """A listening socket at a path that another process may take over: it removes no socket but its own."""
 
     def __init__(self, path: Path) -> None:
-        """Raises SparkFailed. Whatever was there before is nobody's: see `locked`."""
+        """Replaces a socket that is there, which nobody uses: the caller holds the lock (`locked`). Raises
+        SparkFailed."""
         self.wire, self._path = socket.socket(socket.AF_UNIX), path
         try:
             path.unlink(missing_ok=True)
@@ -128,11 +130,11 @@ class Listener:
         self.wire.listen(64)
 
     def is_found(self) -> bool:
-        """Whether who looks for it would find it."""
+        """Whether the path still leads to this socket."""
         return self._look() == self._own
 
     def close(self) -> None:
-        """Out of sight first: who comes now finds nobody."""
+        """Remove the socket's path before it is closed, so that a new command finds nobody."""
         if self.is_found():
             self._path.unlink(missing_ok=True)
         self.wire.close()
@@ -146,8 +148,8 @@ class Listener:
 
 
 def ask(path: Path, question: Mapping[str, Any]) -> tuple[dict[str, Any], socket.socket] | None:
-    """The answer, and the open line to whoever gave it; None where nobody listens. Raises SparkFailed where
-    somebody does and says nothing, or is another user."""
+    """The answer, and the open connection to the keeper that gave it; None where nobody listens. Raises
+    SparkFailed where the listener does not answer, or is another user."""
     wire = socket.socket(socket.AF_UNIX)
     wire.settimeout(_ANSWERS_WITHIN)
     try:
@@ -183,7 +185,7 @@ def send(wire: socket.socket, message: Mapping[str, Any]) -> None:
 
 
 def receive(wire: socket.socket) -> dict[str, Any] | None:
-    """One line; None where the other side has gone."""
+    """Read one message; None where the other side has gone."""
     taken = b""
     while not taken.endswith(b"\n"):
         more = wire.recv(65536)
@@ -195,7 +197,7 @@ def receive(wire: socket.socket) -> dict[str, Any] | None:
 
 
 def peer_of(wire: socket.socket) -> tuple[int | None, int | None]:
-    """Process and user at the other end, as far as the system tells."""
+    """The ids of the process and the user at the other end; None for both where the system does not tell."""
     kind = getattr(socket, "SO_PEERCRED", None)
     if kind is None:
         return None, None

@@ -7,13 +7,14 @@ the window's end. `choose` finds the cheapest way that keeps the law (by rows, b
 
 Row checks
 ----------
-Between Delta tables, `predicates` refuses at plan what no row can be checked by, `checks`
+Between Delta tables, `predicates` refuses at plan what one row alone cannot decide, `checks`
 marks each row with the checks that it fails while it is computed, and `judge` counts the marks of a batch
 before anything of it is committed: a batch that fails leaves nothing in the output, and the watermark stays.
 Rows that are set aside are out of the target as if a WHERE had left them out, so that the law holds without
 them. A new check is a rule in `model/expectation.py`, its keys in `config/expectations.py`, its expression in
 `checks` and `mark`.
 
-Rows of a sync are no work for Spark: `mark` lets DuckDB mark them while they are read, `row_predicates` says
-what it may be asked, and the output that stages them counts the marks (`model/marks.py`).
+Rows of a sync are checked without Spark's SQL: `mark` lets DuckDB mark them while they are read,
+`row_predicates` checks what a predicate may say, and the output that stages them counts the marks
+(`model/marks.py`).
 """

@@ -1,4 +1,4 @@
-"""A flow's transform, applied to frames: whole tables, changed rows, or others in place of its inputs."""
+"""Applies a flow's transform to frames in place of its inputs: whole tables, changed rows, or others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Transform:
-    """Raises TransformFailed for what the user has to mend, always with the place or the column."""
+    """A flow's transform. Raises TransformFailed, with place or column, for the user's errors."""
 
     def __init__(self, flow: DeltaFlow, session: SparkSession) -> None:
         self.flow = flow
@@ -32,7 +32,7 @@ class Transform:
         self._raw = any(part.raw for part in flow.inputs)
 
     def apply(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The result where each input is the frame of its name."""
+        """The result of the transform over these frames, given by input name."""
         match self.flow.transform:
             case Sql(text=text):
                 return self._tidy(self.query(text, frames))
@@ -44,13 +44,13 @@ class Transform:
                 return self._tidy(frame)
 
     def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The result of SQL: the user's, or one that was made of it."""
+        """The result of the user's SQL, or of SQL rewritten from it."""
         from pyspark.errors import PySparkException
 
         try:
             with silence_pyspark():
                 frame = self.views.sql(text, frames)
-                _ = frame.columns  # Spark Connect finds only now what is wrong with it.
+                _ = frame.columns  # Spark Connect reports errors only when it is asked for the columns.
         except PySparkException as error:
             raise explain_sql_error(error, self.flow, above=ABOVE) from error
         return frame

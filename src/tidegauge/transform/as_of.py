@@ -1,4 +1,4 @@
-"""Rows joined with the version of a history that held at their time."""
+"""Joins rows with the version of a history that was valid at their time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def as_of(fact: DataFrame, dimension: DataFrame, *, on: str | Sequence[str], at: str) -> DataFrame:
-    """Every row of `fact` once, beside the row of `dimension` with the same `on` that held at its time `at`.
+    """Every row of `fact` once, with the row of `dimension` of the same `on` that was valid at its time `at`.
 
-    `dimension` is the target of an `scd2` flow: a row holds from `valid_from` on, and until just before
-    `valid_to` if it has one. Where none held, its columns are NULL. `valid_from`, `valid_to` and `is_current`
-    do not come along. Raises TransformFailed for a column that is missing, or that both have.
+    `dimension` is the target of an `scd2` flow: a row is valid from `valid_from` on, and until just before
+    `valid_to` if it has one. Where none was valid, its columns are NULL. `valid_from`, `valid_to` and
+    `is_current` are left out. Raises TransformFailed for a column that is missing, or that both have.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

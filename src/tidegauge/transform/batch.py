@@ -25,7 +25,8 @@ _CAME = "__tidegauge_came"
 
 
 class BatchInputs:
-    """The inputs of a batch. What is used several times is computed once, if it can be kept."""
+    """The inputs of a batch, and the transform over them. Frames that are used several times are computed
+    once if there is a list `keep` for them."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class BatchInputs:
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The columns by which the output is kept equal."""
+        """The columns that changes are followed by: the output's key or its partition columns."""
         output = self.flow.output
         return output.partition_by if output.mode.facts.replaces_partitions else output.key
 
@@ -64,13 +65,13 @@ class BatchInputs:
 
     @property
     def pinned(self) -> bool:
-        """Whether it reads a table at a fixed version, whose changes start nothing: rows of the target may
-        have been made with an earlier version."""
+        """Whether the flow reads a pinned table, whose changes start no batch: rows of the target may have
+        been made with an earlier version of it."""
         return any(part.snapshot for part in self.flow.inputs)
 
     @lazy
     def proven(self) -> bool:
-        """Whether each key is made from one row of the only moving input, and from no other."""
+        """Whether it is proven that each key comes from only one row of the only moving input."""
         name, transform = self.only.name, self.flow.transform
         unique = {column.casefold() for column in self.inputs[name].unique}
         if not unique:
@@ -93,7 +94,7 @@ class BatchInputs:
 
     @property
     def only(self) -> DeltaInput:
-        """The input that moves, where one does."""
+        """The only moving input. Raises TransformFailed where several move."""
         if len(self.flow.moving) != 1:
             raise TransformFailed(
                 f"{self.flow.name} cannot be evaluated by rows: {len(self.flow.moving)} of its inputs move",
@@ -106,16 +107,16 @@ class BatchInputs:
         return self._once(name, "now", kept=False)
 
     def came(self, name: str) -> DataFrame:
-        return self._changed(name, "came")
+        return self._hold_changes(name, "came")
 
     def gone(self, name: str) -> DataFrame:
-        return self._changed(name, "gone")
+        return self._hold_changes(name, "gone")
 
     def events(self, name: str) -> DataFrame:
         return self._once(name, "events", kept=True)
 
     def every(self, name: str) -> DataFrame:
-        """Rows as they are and as they were before."""
+        """An input's rows as they are now, and its changed rows as they were before."""
         if not self.inputs[name].moves or self.inputs[name].grows:
             return self.now(name)
         made = self._made.get((name, "every"))
@@ -124,7 +125,7 @@ class BatchInputs:
         return made
 
     def frames(self, instead: Mapping[str, DataFrame] | None = None) -> dict[str, DataFrame]:
-        """Every input as it is now, or the frame given instead of it; of `raw` ones their change feed."""
+        """Every input as it is now, or the frame in `instead`; for `raw` inputs their change feed."""
         given = instead or {}
         return {
             part.name: given[part.name]
@@ -136,33 +137,34 @@ class BatchInputs:
         }
 
     def whole(self) -> DataFrame:
+        """The transform over every input as it is now."""
         made = self._made.get(("", "whole"))
         if made is None:
             made = self._made["", "whole"] = self.transform.apply(self.frames())
         return made
 
     def kept(self) -> DataFrame:
-        """The whole without the rows that an expectation sets aside: what the target has to be."""
+        """The whole result without the rows that expectations set aside: what the target has to hold."""
         return self.sifter.filter(self.whole())
 
     def apply(self, frame: DataFrame) -> DataFrame:
-        """The transform where the only moving input is this frame."""
+        """The transform with this frame in place of the only moving input."""
         return self.transform.apply(self.frames({self.only.name: frame}))
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """A frame that is computed once, however often it is used."""
+        """Hold a frame, so that it is computed once however often it is used."""
         if self._keep is not None and self._small and (held := hold_few(self._session, frame)) is not None:
             return held
         if self._keep is not None:
-            # Not in Spark's cache, which all sessions share: Delta refuses a MERGE whose source another flow
-            # puts there meanwhile.
+            # Not in Spark's cache, which all sessions share: Delta refuses a MERGE if another flow caches its
+            # source meanwhile.
             frame = frame.localCheckpoint(eager=False)
             self._keep.append(frame)
         return frame
 
-    def _changed(self, name: str, what: str) -> DataFrame:
-        """The rows that came, or those that went. Both are held as one frame, so that the feed is read once.
-        Where nothing can have gone, what came is not held: most transforms use it once."""
+    def _hold_changes(self, name: str, what: str) -> DataFrame:
+        """An input's `came` or `gone` rows. Both are held as one frame, so that the feed is read once. Where
+        no row can be gone, the rows that came are not held: most transforms use them once."""
         from pyspark.sql import functions as F  # noqa: N812
 
         moved = self.inputs[name]
@@ -186,10 +188,11 @@ class BatchInputs:
 
 
 def check_choice(batch: BatchInputs, choice: Evaluate) -> Evaluate:
-    """The choice, checked against what a Python function is seen to do.
+    """The choice, or another one where Spark's plan of a Python function speaks against it.
 
-    Under `auto` a function that cannot be evaluated as chosen is computed as a whole; where the user asked
-    for `rows`, it fails. Raises TransformFailed too for one that gives something else the second time.
+    Under `auto` a function that cannot be evaluated by rows is evaluated by keys, or else as a whole. Raises
+    TransformFailed where the user asked for `rows` or the mode is `append`, and for a function that gives
+    something else the second time.
     """
     flow = batch.flow
     if not isinstance(flow.transform, Function):
@@ -248,7 +251,8 @@ def _reasons_against(batch: BatchInputs, whole: DataFrame, *, stable: bool) -> d
 
 
 def _choose_other(batch: BatchInputs, choice: Evaluate, why: str, *, by_keys: bool) -> Evaluate:
-    """Another way than the choice, which is not proven; an error where there is none."""
+    """Another way than the unproven choice, which stays if the user asked for it. Raises TransformFailed
+    where only rows would do."""
     flow, name = batch.flow, name_transform(batch.flow)
     must = flow.output.mode.facts.only_adds
     if must or (flow.evaluate is Evaluate.ROWS):

@@ -1,4 +1,4 @@
-"""Rewrites a row-wise transform so that columns of its moving input come out with its own. No Spark."""
+"""Rewrites a row-wise transform so that it also returns given columns of its moving input. No Spark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidegauge.transform.scope import output_name
 
 
 def carry_columns(text: str, *, moving: str, columns: Sequence[str]) -> str | None:
-    """The same query with `columns` of the moving input passed through under their names; None if that cannot
-    be done. `SELECT *` carries them already."""
+    """The query with `columns` of the moving input added under their names; None if that cannot be done. A
+    `SELECT *` returns them already."""
     try:
         query = inline_ctes(parse(text))
         check_row_wise(query, [moving])
@@ -62,7 +62,7 @@ def _find_alias(query: exp.Select, moving: str, columns: Sequence[str]) -> str |
 
 
 def _find_star(query: exp.Select, alias: str) -> exp.Expr | None:
-    """The first star that has the columns of this part of FROM."""
+    """The first star of the SELECT that includes the columns of this part of FROM."""
     for each in query.expressions:
         if each.is_star and not (isinstance(each, exp.Column) and each.table.lower() != alias.lower()):
             found: exp.Expr = each.this if isinstance(each, exp.Column) else each

@@ -1,7 +1,7 @@
-"""Columns that a transform's SQL reads and its inputs do not have. No Spark.
+"""Finds columns that a transform's SQL reads and its inputs do not have. No Spark.
 
-Only what is certain is an error: whatever this does not follow (a generator, a pivot, an input whose columns
-are not known) may have any column, and is left to Spark.
+Only what is certain is an error: a table that is not understood here (a generator, a pivot, an input whose
+columns are not known) may have any column, and is left to Spark.
 """
 
 from __future__ import annotations
@@ -18,51 +18,52 @@ from tidegauge.transform.parse import parse, place_in
 from tidegauge.transform.scope import Columns, makes_columns, output_name
 
 _Names = frozenset[str] | None
-"""Of columns, in lower case; None: it may have any."""
+"""The column names of a table, in lower case; None: it may have any column."""
 _Tables = Mapping[str, _Names]
-"""By alias, in lower case."""
+"""The columns of each table, by its alias in lower case."""
 
 _SPARKS_OWN = {"window", "session_window", "user", "localtimestamp", "current_timestamp", "current_date"}
-"""What can be read by a plain name though no table has it."""
+"""Names that Spark resolves although no table has such a column."""
 _HIDDEN = "_metadata"
 
 
 def check_columns(
     text: str, *, inputs: Sequence[str], columns: Columns, place: Path | None = None
 ) -> tuple[str, ...]:
-    """The inputs that the SQL does not read. Raises UnknownColumn, with the place in the text.
+    """Check the columns that the SQL reads, and return the inputs that it does not read. Raises
+    UnknownColumn, with the place in the text.
 
-    `columns`: of those inputs whose columns are known. The SQL has to be readable (`parse.is_readable`).
+    `columns` are those of the inputs whose columns are known. The SQL must be readable (`parse.is_readable`).
     """
     known = {name.lower(): frozenset(map(str.lower, found)) for name, found in columns.items()}
     query = parse(text, place)
-    _Checked(text, place, known).read_query(query, {}, ())
+    _ColumnCheck(text, place, known).read_query(query, {}, ())
     read = {table.name.lower() for table in query.find_all(exp.Table)}
     return tuple(name for name in inputs if name.lower() not in read)
 
 
 def find_outputs(text: str, columns: Columns) -> frozenset[str] | None:
-    """The names of the columns that come out of readable SQL, in lower case; None where that is not certain.
+    """The names of the columns that readable SQL returns, in lower case; None where that is not certain.
 
-    `columns`: of all the inputs.
+    `columns` are those of all inputs.
     """
     known = {name.lower(): frozenset(map(str.lower, found)) for name, found in columns.items()}
     try:
-        return _Checked(text, None, known).read_query(parse(text), {}, ())
+        return _ColumnCheck(text, None, known).read_query(parse(text), {}, ())
     except UnknownColumn:
-        return None  # whoever looks for that says it better
+        return None  # `check_columns` reports this, with the place
 
 
 @dataclass(frozen=True)
-class _Checked:
+class _ColumnCheck:
     text: str
     place: Path | None
     inputs: Mapping[str, frozenset[str]]
 
     def read_query(self, query: exp.Expr, ctes: _Tables, outer: Sequence[_Tables]) -> _Names:
-        """The names of its columns, after all that it reads was looked up.
+        """Check the columns that the query reads, and return the names of its own.
 
-        `outer`: the tables of the queries around it, which a subquery may read too.
+        `outer` are the tables of the queries around it, which a subquery may read too.
         """
         query = query.unnest()
         if part := query.args.get("with_"):
@@ -70,7 +71,7 @@ class _Checked:
                 name, recursive = cte.alias.lower(), bool(part.args.get("recursive"))
                 inside = {**ctes, name: None} if recursive else ctes
                 found = self.read_query(cte.this, inside, outer)
-                ctes = {**ctes, name: _renamed(cte, None if recursive else found)}
+                ctes = {**ctes, name: _apply_column_list(cte, None if recursive else found)}
         if isinstance(query, exp.SetOperation):
             found = self.read_query(query.this, ctes, outer)
             self.read_query(query.expression, ctes, outer)
@@ -81,7 +82,7 @@ class _Checked:
         tables: dict[str, _Names] = {}
         for number, node in enumerate(_tables_of(select)):
             alias = node.alias_or_name.lower() or f"__tidegauge_part_{number}"
-            # A name that stands twice is for Spark to complain of.
+            # Spark itself reports a name that stands twice.
             tables[alias] = None if alias in tables else self._read_table(node, ctes, outer)
         seen = (tables, *outer)
         aliases = {name for each in select.expressions for name in _aliases(each)}
@@ -99,10 +100,11 @@ class _Checked:
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.db:
             name = node.name.lower()
             found = ctes[name] if name in ctes else self.inputs.get(name)
-        return None if node.args.get("pivots") else _renamed(node, found)
+        return None if node.args.get("pivots") else _apply_column_list(node, found)
 
     def _check(self, column: exp.Column, seen: Sequence[_Tables], aliases: set[str]) -> None:
-        """`aliases`: of the same SELECT, which Spark lets its other parts read."""
+        """Raises UnknownColumn for a column that no table in `seen` has. `aliases` are those of the same
+        SELECT, which Spark lets its other parts read."""
         first, *rest = column.parts
         name = first.name.lower()
         if name in aliases or name in _SPARKS_OWN or name.startswith(_HIDDEN):
@@ -138,7 +140,7 @@ def _tables_of(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _own(select: exp.Select) -> Iterator[exp.Expr]:
-    """What stands in the SELECT itself: not what its tables are made of, nor functions with parameters."""
+    """The nodes of the SELECT itself, without its tables and the inside of subqueries, CTEs and lambdas."""
     tables = {id(node) for node in _tables_of(select)}
 
     def is_apart(node: exp.Expr) -> bool:
@@ -150,7 +152,7 @@ def _own(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _all_columns(seen: Sequence[_Tables]) -> frozenset[str]:
-    """Those that are known."""
+    """All known column names of these tables."""
     return frozenset(each for tables in seen for names in tables.values() for each in names or ())
 
 
@@ -160,8 +162,8 @@ def _aliases(item: exp.Expr) -> list[str]:
     return [item.alias.lower()] if isinstance(item, exp.Alias) else []
 
 
-def _renamed(node: exp.Expr, names: _Names) -> _Names:
-    """`AS t(a, b)` names the columns anew."""
+def _apply_column_list(node: exp.Expr, names: _Names) -> _Names:
+    """The column names of a table or CTE: those that `AS t(a, b)` gives, else `names`."""
     alias = node.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return frozenset(column.name.lower() for column in columns) if columns else names
@@ -170,15 +172,15 @@ def _renamed(node: exp.Expr, names: _Names) -> _Names:
 def _outputs(select: exp.Select, tables: _Tables) -> _Names:
     found: set[str] = set()
     for each in select.expressions:
-        names = _star(each, tables) if each.is_star else None
+        names = _expand_star(each, tables) if each.is_star else None
         name = None if each.is_star or makes_columns(each) else output_name(each)
         if names is None and name is None:
-            return None  # Spark gives it a name of its own
+            return None  # only Spark knows the names
         found |= names or {str(name)}
     return frozenset(found)
 
 
-def _star(item: exp.Expr, tables: _Tables) -> _Names:
+def _expand_star(item: exp.Expr, tables: _Tables) -> _Names:
     star = item.this if isinstance(item, exp.Column) else item
     if any(part and key != "except_" for key, part in star.args.items()):
         return None

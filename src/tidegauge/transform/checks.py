@@ -1,9 +1,7 @@
-"""Checks on the rows of a batch: one expression each, looked at while the rows are computed.
+"""Checks on the rows of a batch: one Spark expression each, evaluated while the rows are computed.
 
-A row's `FAILED` is NULL where it is not checked.
-
-A row that is NULL where a check looks passes it, as in SQL's own CHECK; only `not_null` minds. Rows that the
-transform says are deleted are not checked.
+NULL passes every check but `not_null`, as in SQL's own CHECK. Rows that the transform marks as deleted are
+not checked: their `FAILED` is NULL.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ if TYPE_CHECKING:
 
 _FOUND = "__tidegauge_found"
 _TRIED: set[tuple[str, ...]] = set()
-"""Patterns, and values of a type, that were found good: they cost a query once, and not in each batch."""
+"""Patterns and typed values that were found valid, so that each costs a query once and not in each batch."""
 
 
 class RowChecks:
-    """The checks of a flow that one row alone tells."""
+    """The checks of a flow that are decided row by row."""
 
     def __init__(self, flow: DeltaFlow, look_up: Callable[[str], DataFrame]) -> None:
-        """`look_up`: the table of a foreign key, by its input's name."""
+        """`look_up` gives the table that a foreign key refers to, by its input's name."""
         self.expectations = tuple(one for one in flow.expect if one.by_row)
         self._table = look_up
 
@@ -63,20 +61,21 @@ class RowChecks:
         return joined.select(*(F.col(quote(name)) for name in columns), failed.alias(FAILED))
 
     def _look(self, frame: DataFrame) -> tuple[DataFrame, list[Column]]:
-        """The rows, with what is looked up for them; and whether a row fails, check by check."""
+        """The rows joined with what foreign keys look up, and for each check whether a row fails it."""
         joined, wrongs = frame, []
         for at, one in enumerate(self.expectations):
             if isinstance(one.rule, ForeignKey):
                 joined = self._look_up(joined, one, one.rule, f"{_FOUND}{at}")
                 wrongs.append(self._points_nowhere(frame, one, one.rule, f"{_FOUND}{at}"))
             else:
-                wrongs.append(self._fails(frame, one))
+                wrongs.append(self._make_failure_condition(frame, one))
         return joined, wrongs
 
     def guard(self, frame: DataFrame, text: str) -> DataFrame:
-        """The rows, as long as none of them fails a check: else an error that has this text.
+        """The rows, which raise an error with this text as soon as one of them fails a check.
 
-        Rows that are not `HERE` are those of before: which of them were set aside is told by `kept`.
+        Where rows have the column `HERE`, those where it is false are from before: they raise nothing, and
+        only those that are not set aside stay.
         """
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -88,7 +87,7 @@ class RowChecks:
             return marked.where(
                 F.when(wrong, F.raise_error(F.lit(text))).otherwise(self.kept() & passed)
             ).drop(FAILED)
-        # Which check fails need not be told, so the first that does is enough.
+        # The error does not say which check failed, so one condition over all of them is enough.
         joined, wrongs = self._look(frame)
         wrong = reduce(lambda one, other: one | other, wrongs, F.lit(False))
         if CHANGE_TYPE in frame.columns:
@@ -117,7 +116,7 @@ class RowChecks:
             )
         )
 
-    def _fails(self, frame: DataFrame, one: Expectation) -> Column:
+    def _make_failure_condition(self, frame: DataFrame, one: Expectation) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
         match one.rule:
@@ -142,7 +141,7 @@ class RowChecks:
                 raise AssertionError(one)
 
     def _look_up(self, frame: DataFrame, one: Expectation, rule: ForeignKey, found: str) -> DataFrame:
-        """With a column that says whether the other table has the row's values."""
+        """Add a column named `found`, which is true where the other table has the row's values, else NULL."""
         from pyspark.sql import functions as F  # noqa: N812
 
         table = self._table(rule.input)
@@ -163,7 +162,7 @@ class RowChecks:
         return reduce(lambda left, right: left & right, given) & F.col(found).isNull()
 
     def _try_predicate(self, frame: DataFrame, one: Expectation, sql: str) -> None:
-        """So that what Spark finds wrong with it is said of it, and not of the transform."""
+        """Analyse the predicate alone, so that an error names the check and not the transform."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -185,12 +184,12 @@ class RowChecks:
 
 
 def fails(at: int) -> Column:
-    """Whether a marked row fails the check at this place."""
+    """Whether a marked row fails the check with this index."""
     return any_of(1 << at)
 
 
 def any_of(mask: int) -> Column:
-    """Whether a marked row fails one of the checks that have these bits."""
+    """Whether a marked row fails one of the checks whose bits are in the mask."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.col(FAILED).bitwiseAND(F.lit(mask).cast("bigint")) != 0
@@ -211,13 +210,13 @@ def type_of(frame: DataFrame, one: Expectation, name: str) -> DataType:
 
 
 def _own(columns: Sequence[str]) -> list[str]:
-    """Those of the user."""
+    """The user's columns, without those of the feed and Tidegauge's own."""
     feed = {CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP}
     return [name for name in columns if name not in feed and not name.startswith("__tidegauge")]
 
 
 def _literals(frame: DataFrame, one: Expectation, texts: Sequence[str], type_: DataType) -> list[Column]:
-    """Texts as values of a column's type. Raises ExpectationFailed where one is none."""
+    """The texts as values of a column's type. Raises ExpectationFailed for one that is no such value."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 

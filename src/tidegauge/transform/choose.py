@@ -1,4 +1,4 @@
-"""How a flow's transform is evaluated, and why. No Spark."""
+"""Chooses how a flow's transform is evaluated, and says why. No Spark."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Evaluation:
 
 
 def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Evaluation:
-    """Raises TransformFailed for SQL that cannot be read, is not deterministic, or does not allow the
-    `evaluate` or mode asked for.
+    """Choose how to evaluate the flow's transform. Raises TransformFailed for SQL that cannot be read, is not
+    deterministic, or does not allow the `evaluate` or mode asked for.
 
-    `columns`: of the inputs, where they are known; without them more is computed whole.
+    `columns` are those of the inputs, where they are known; without them more flows are computed as a whole.
     """
     mode, asked = flow.output.mode, flow.evaluate
     whole = mode.facts.replaces_all or (asked is Evaluate.WHOLE and not mode.facts.only_adds)
     if whole and isinstance(flow.transform, Sql) and not is_readable(flow.transform.text):
         return Evaluation(Evaluate.WHOLE, "the SQL is left to Spark to read")
     refuse_nondeterminism(flow, columns or {})
-    best = _best(flow, columns)
+    best = _find_best(flow, columns)
     if mode.facts.replaces_all:
         return Evaluation(Evaluate.WHOLE, "the mode is overwrite")
     if mode.facts.only_adds:
-        return _for_append(flow, best)
+        return _choose_for_append(flow, best)
     if asked is Evaluate.AUTO:
         return Evaluation(best.evaluate, best.why)
     if _BEST_FIRST.index(asked) < _BEST_FIRST.index(best.evaluate):
@@ -48,7 +48,7 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
     return Evaluation(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
 
 
-def _for_append(flow: DeltaFlow, best: Reading) -> Evaluation:
+def _choose_for_append(flow: DeltaFlow, best: Reading) -> Evaluation:
     asked = flow.evaluate
     if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
         cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
@@ -60,8 +60,8 @@ def _for_append(flow: DeltaFlow, best: Reading) -> Evaluation:
     return Evaluation(best.evaluate, best.why)
 
 
-def _best(flow: DeltaFlow, columns: Columns | None) -> Reading:
-    """The best that the transform allows: by rows, by keys, or as a whole."""
+def _find_best(flow: DeltaFlow, columns: Columns | None) -> Reading:
+    """The cheapest evaluation that the transform allows: by rows, by keys, or as a whole."""
     best = _read_transform(flow, columns)
     raw = next((part for part in flow.inputs if part.raw), None)
     if raw is None:

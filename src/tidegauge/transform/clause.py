@@ -1,4 +1,4 @@
-"""Small pieces of a query, and the two ways in which a query may not be usable."""
+"""Helpers for the clauses of a query, and the two errors for a query that cannot be used."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _WORDS = {
 }
 
 
-class Unclear(Exception):  # a way of evaluating that is not open, never an error of the user's
+class Unclear(Exception):  # another way of evaluating is tried then: it is never an error of the user's
     """Why a query cannot be evaluated in the way that was tried."""
 
 
 class Missing(Exception):  # becomes a TransformFailed where the place is known
-    """No such column comes out."""
+    """The query does not return this column."""
 
     def __init__(self, column: str, there: Sequence[str | None] | None) -> None:
         super().__init__(column)
@@ -30,7 +30,7 @@ class Missing(Exception):  # becomes a TransformFailed where the place is known
 
 
 def only(node: exp.Expr, *known: str) -> None:
-    """Raises Unclear if more is written in it than what is known."""
+    """Raises Unclear if the node has another clause than the `known` ones."""
     for name, part in node.args.items():
         if part and name not in known:
             word = name.rstrip("_")
@@ -39,7 +39,7 @@ def only(node: exp.Expr, *known: str) -> None:
 
 
 def own(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The node and all below it, except for what belongs to a subquery."""
+    """The node and all nodes below it, without the inside of subqueries."""
     return node.walk(prune=lambda each: isinstance(each, exp.Query))
 
 
@@ -53,7 +53,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def alternatives(node: exp.Expr) -> list[exp.Expr]:
-    """What COALESCE chooses from, or the expression alone."""
+    """The expressions that a COALESCE chooses from, or the expression alone."""
     node = node.unnest()
     if not isinstance(node, exp.Coalesce):
         return [node]

@@ -1,4 +1,4 @@
-"""Which columns of its inputs a column of a transform's SQL is made from. No Spark."""
+"""Finds the input columns that each column of a transform's SQL is made from. No Spark."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sqlglot.optimizer.qualify import qualify
 from tidegauge.transform.parse import DIALECT, is_readable, parse
 
 Origins = tuple[tuple[str, str], ...]
-"""Input and column, each as it is named there."""
+"""Pairs of input and column, spelled as the inputs spell them."""
 
 
 def find_column_lineage(text: str, columns: Mapping[str, Sequence[str]]) -> dict[str, Origins]:
-    """By column of the result. One of which that is not certain is left out, and so is one made of nothing.
+    """The origins of each result column. A constant, or a column whose origins are not certain, is left out.
 
-    `columns`: of every input that the SQL reads; without those of one there is no answer at all.
+    `columns` are those of every input that the SQL reads; if those of one are missing, the result is empty.
     """
     if not is_readable(text):
         return {}
@@ -37,28 +37,28 @@ def find_column_lineage(text: str, columns: Mapping[str, Sequence[str]]) -> dict
 
 
 def _find_read(query: exp.Query) -> set[str]:
-    """The tables that it reads, without its own CTEs."""
+    """The tables that the query reads, in lower case, without its own CTEs."""
     own = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     return {table.name.lower() for table in query.find_all(exp.Table)} - own
 
 
 def _find_all(query: exp.Query, schema: Mapping[str, Mapping[str, str]]) -> dict[str, Origins | None]:
     try:
-        return {name: _origins(name, query, schema) for name in _output_names(query, schema)}
+        return {name: _find_origins(name, query, schema) for name in _find_output_names(query, schema)}
     except (SqlglotError, ValueError, KeyError, RecursionError):
         return {}
 
 
-def _output_names(query: exp.Query, schema: Mapping[str, Mapping[str, str]]) -> list[str]:
+def _find_output_names(query: exp.Query, schema: Mapping[str, Mapping[str, str]]) -> list[str]:
     qualified = qualify(query.copy(), schema=dict(schema), dialect=DIALECT)
     assert isinstance(qualified, exp.Query)
     return [name for name in qualified.named_selects if name and name != "*"]
 
 
-def _origins(
+def _find_origins(
     name: str, query: exp.Query, schema: Mapping[str, Mapping[str, str]]
 ) -> tuple[tuple[str, str], ...] | None:
-    """In lower case and in order; None: one of them cannot be told."""
+    """The origins of one result column, in lower case and sorted; None: one of them is not certain."""
     found: dict[tuple[str, str], None] = {}
     for node in lineage(name, query.copy(), schema=dict(schema), dialect=DIALECT).walk():
         if node.downstream:

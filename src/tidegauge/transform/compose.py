@@ -1,4 +1,4 @@
-"""Putting rewritten SQL together."""
+"""Builds rewritten SQL from its pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegauge.transform.scope import JoinKind
 from tidegauge.transform.view_names import all_name, delta_name
 
 Want = str | int
-"""An output column by its name or its place."""
+"""An output column, by its name or its index."""
 
 
 def label(want: Want) -> str:
@@ -26,7 +26,7 @@ def select_keys(keys: Sequence[exp.Expr], want: Sequence[Want]) -> exp.Select:
 
 
 def attach(query: exp.Select, kind: JoinKind, relation: exp.Expr, on: Sequence[exp.Expr]) -> None:
-    """The first relation as FROM, others as joins."""
+    """Add a relation to a query: the first one as FROM, others as joins."""
     if kind is JoinKind.FIRST:
         query.set("from_", exp.From(this=relation))
         return
@@ -43,7 +43,7 @@ def attach(query: exp.Select, kind: JoinKind, relation: exp.Expr, on: Sequence[e
 
 
 def unite(found: Sequence[exp.Select]) -> exp.Query:
-    """Each row once."""
+    """The union of the SELECTs, each row once."""
     query: exp.Query = found[0].distinct(copy=False)
     for each in found[1:]:
         query = exp.Union(this=query, expression=each.distinct(copy=False), distinct=True)
@@ -51,7 +51,8 @@ def unite(found: Sequence[exp.Select]) -> exp.Query:
 
 
 def rename_inputs(node: exp.Expr, moving: Collection[str], changed: str | None, alias: str) -> exp.Expr:
-    """A copy under an alias that reads the views of changes, or of all rows, instead of moving inputs."""
+    """A copy of a relation, under an alias, that reads views instead of moving inputs: the changed rows of
+    the input `changed`, and all rows of the others, before and after."""
     known = {name.lower(): name for name in moving}
     holder = exp.Paren(this=node.copy())
     for table in list(holder.find_all(exp.Table)):

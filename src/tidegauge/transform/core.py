@@ -1,4 +1,4 @@
-"""The first parts of a FROM as one: a single part, or those that RIGHT and FULL joins connect."""
+"""The core of a FROM: its first part, or the first parts that RIGHT and FULL joins connect, taken as one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Column = tuple[str, str]
 
 
 class Core:
-    """Raises Unclear unless every row of the core has one value of what each key is made of in all its parts.
+    """The first parts of a FROM, checked: in every row, all parts have the same values in the key's columns.
 
-    Then a key's rows are made of the parts' rows with that key, and of no others.
+    Then the rows of a key are made only of the parts' rows with that key. Raises Unclear otherwise.
     """
 
     def __init__(self, scope: Scope, parts: Sequence[Part], keys: Sequence[exp.Expr]) -> None:
@@ -35,7 +35,7 @@ class Core:
             self.keys_of(part)
 
     def keys_of(self, part: Part) -> list[exp.Expr]:
-        """The keys that a row of one part can come under."""
+        """The key expressions, written over the columns of one part."""
         return [self._key_of(part, key) for key in self._keys]
 
     def _key_of(self, part: Part, key: exp.Expr) -> exp.Expr:
@@ -57,7 +57,7 @@ class Core:
         return result.pop()
 
     def _shared(self, nodes: Sequence[exp.Expr]) -> dict[str, str]:
-        """The column of each part that is equal to all of these, in every row that has that part."""
+        """For each part, its column that equals all of `nodes` in every row that has the part."""
         shown = ", ".join(node.sql("spark") for node in nodes)
         together = self._own_columns(nodes, shown)
         equal = self._all_equal_to(min(together))
@@ -71,7 +71,7 @@ class Core:
         return found
 
     def _own_columns(self, nodes: Sequence[exp.Expr], shown: str) -> set[_Column]:
-        """The columns that the expressions are, all of them of the core's own parts."""
+        """The columns of the core that the expressions are. Raises Unclear for any other expression."""
         terms = [_find_column(self._scope, node) for node in nodes]
         found = {term for term in terms if term is not None}
         if not nodes or None in terms or not {alias for alias, _ in found} <= self.aliases:
@@ -99,7 +99,7 @@ class Core:
             before.add(part.alias)
 
     def _patterns(self) -> set[frozenset[str]]:
-        """Which parts of a row can be there together, with NULLs for the rest."""
+        """The sets of parts that can be present together in one row; the other parts are NULL."""
         found = {frozenset({self.parts[0].alias})}
         for part in self.parts[1:]:
             alone = frozenset({part.alias})
@@ -120,7 +120,7 @@ def _find_column(scope: Scope, node: exp.Expr) -> _Column | None:
 
 
 def _find_equal(scope: Scope, condition: exp.Expr) -> list[tuple[_Column, _Column]]:
-    """The columns that are equal where this holds; `coalesce(a.k, b.k) = c.k` ties all three."""
+    """The pairs of columns that the condition compares: two for `coalesce(a.k, b.k) = c.k`."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return []
     sides = [

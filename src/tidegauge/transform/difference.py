@@ -1,4 +1,4 @@
-"""What has to be written so that a table becomes equal to a frame."""
+"""Finds what to write so that a table becomes equal to a frame."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BEFORE = "__tidegauge_before"
 
 
 def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame:
-    """The rows of `whole` that `target` does not have just so, and of `target` the keys that `whole` has not;
-    with `_change_type`. A key that `whole` has twice comes out twice."""
+    """The rows of `whole` that are new or different in `target`, and the keys that only `target` has; with
+    `_change_type`. A key that `whole` has twice comes out twice."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -38,8 +38,10 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     times = F.count(F.lit(1)).over(Window.partitionBy(*(F.col(quote(name)) for name in key)))
     after = whole.withColumns({HERE: F.lit(True), _TIMES: times})
     same_key = [
-        _text_or_self(field, there[field.name.casefold()][1], F.col(quote(field.name)))
-        == _text_or_self(there[field.name.casefold()][1], field, F.col(there[field.name.casefold()][0]))
+        _make_key_comparable(field, there[field.name.casefold()][1], F.col(quote(field.name)))
+        == _make_key_comparable(
+            there[field.name.casefold()][1], field, F.col(there[field.name.casefold()][0])
+        )
         for field in fields
         if field.name.casefold() in keys
     ]
@@ -48,7 +50,9 @@ def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame
     for field in fields:
         column = F.col(quote(field.name))
         if field.name.casefold() in keys:
-            selected.append(F.coalesce(column, _held(field, *there[field.name.casefold()])).alias(field.name))
+            selected.append(
+                F.coalesce(column, _read_target_value(field, *there[field.name.casefold()])).alias(field.name)
+            )
         else:
             differs |= _differs(column, field, there.get(field.name.casefold()))
             selected.append(column.alias(field.name))
@@ -73,19 +77,19 @@ def _check_key(key: Sequence[str], there: Collection[str]) -> None:
         )
 
 
-def _held(field: StructField, name: str, old: StructField) -> Column:
-    """The target's own value of a column, with the type that the new one has."""
+def _read_target_value(field: StructField, name: str, old: StructField) -> Column:
+    """The target's value of a column, cast to the type of the new column."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.col(name) if _alike(old, field) else F.col(name).cast(field.dataType)
+    return F.col(name) if _are_alike(old, field) else F.col(name).cast(field.dataType)
 
 
 def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> DataFrame:
-    """Of rows as they are (`HERE`) and as they were: those that are not what they were, and the keys of which
-    nothing is left; with `_change_type`. `insert`: nothing with that key was there before. They travel once,
-    by their key. A key that is there twice comes out twice.
+    """Compare rows after a change (`HERE` is true) with rows before it: gives the rows that are new or
+    different, and the keys that have no row any more; with `_change_type`, which is `insert` for a key that
+    had no row before. The rows are shuffled once, by key. A key that has two rows comes out twice.
 
-    `same`: with the rows that are what they were. What the transform says is deleted is no row.
+    `same` keeps the rows that are not different, too. A row that the transform marks as deleted is no row.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
@@ -99,7 +103,7 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
     row = F.struct(*(make_comparable(F.col(quote(field.name)), field.dataType) for field in fields))
     of_key = Window.partitionBy(*(F.col(quote(name)) for name in key))
     window = of_key.orderBy(here.desc())
-    # Two rows that are here, and one before, are two however alike one of them is to it.
+    # Where a key has two rows after the change, both count as different, even if one equals the row before.
     alike = F.lead(F.when(~here, row)).over(window).eqNullSafe(row) & (F.count_if(here).over(of_key) == 1)
     selected = (
         F.col(quote(field.name)) if field.name.casefold() in keys else F.when(here, F.col(quote(field.name)))
@@ -124,14 +128,14 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
 
 
 def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> DataFrame:
-    """The values of `by` under which the two do not hold the same rows, each once."""
+    """The values of `by`, each once, for which the two frames do not have the same rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = [F.col(quote(name)) for name in by]
     there = {field.name.casefold(): field for field in target.schema.fields}
     fields = whole.schema.fields
     like = len(there) == len(fields) and all(
-        (old := there.get(field.name.casefold())) is not None and _alike(old, field) for field in fields
+        (old := there.get(field.name.casefold())) is not None and _are_alike(old, field) for field in fields
     )
     if not like:
         return whole.select(*columns).unionAll(target.select(*columns)).distinct()
@@ -152,7 +156,7 @@ def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> Data
 
 
 def filter_by_keys(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how: str) -> DataFrame:
-    """The rows whose `by` is among the keys (`left_semi`), or is not (`left_anti`); NULLs are equal."""
+    """The rows whose `by` is among the keys (`how="left_semi"`) or not (`left_anti`); NULLs are equal."""
     from pyspark.sql import functions as F  # noqa: N812
 
     others = keys.select(*(F.col(quote(name)).alias(f"__tidegauge_k{at}") for at, name in enumerate(by)))
@@ -170,20 +174,20 @@ def _differs(column: Column, field: StructField, there: tuple[str, StructField] 
     if there is None:
         return column.isNotNull()
     name, old = there
-    if _alike(field, old):
+    if _are_alike(field, old):
         return ~make_comparable(column, field.dataType).eqNullSafe(make_comparable(F.col(name), old.dataType))
     plain = all(isinstance(one.dataType, T.NumericType) for one in (field, old))
     return ~column.eqNullSafe(F.col(name)) if plain else F.lit(True)
 
 
-def _text_or_self(field: StructField, other: StructField, column: Column) -> Column:
-    """Two keys of different types are compared as numbers, or else as text."""
+def _make_key_comparable(field: StructField, other: StructField, column: Column) -> Column:
+    """A key column as it is compared with one of another type: as it is if both are numbers, else as text."""
     from pyspark.sql import types as T  # noqa: N812
 
-    plain = _alike(field, other) or all(isinstance(one.dataType, T.NumericType) for one in (field, other))
+    plain = _are_alike(field, other) or all(isinstance(one.dataType, T.NumericType) for one in (field, other))
     return column if plain else column.cast("string")
 
 
-def _alike(one: StructField, other: StructField) -> bool:
-    """Of one type, whatever they say of NULLs inside."""
+def _are_alike(one: StructField, other: StructField) -> bool:
+    """Whether two fields have the same type, whatever they say of NULLs inside."""
     return one.dataType.simpleString() == other.dataType.simpleString()

@@ -1,4 +1,4 @@
-"""What a batch does to its target: the transform over what has changed, so that the law of the flow holds.
+"""Evaluates a batch: applies the transform to what has changed, so that the law of the flow holds.
 
 After every window the target of a `merge` flow equals its transform over the whole inputs at that point.
 """
@@ -62,12 +62,13 @@ def evaluate_change(
     guarded: bool = False,
     small: bool = False,
 ) -> DeltaChange:
-    """`choice`: as `choose_evaluation` gives it, never `auto`. The session is the flow's own: it gets views.
+    """Compute what a batch changes in its target. `target` is None where the target does not exist yet.
 
-    What is used several times is held in memory and put into `keep`, to be released after the commit; without
-    a list it is computed each time. `small`: all that is read is small, so what is held is computed at once.
-    `guarded`: see `DeltaChange`. Raises TransformFailed for what the user has to mend, and Spark's own errors
-    where a job fails that had to run already.
+    `choice` comes from `choose_evaluation` and is never `auto`. The session is the flow's own: views are
+    created in it. Frames that are used several times are held in memory and added to `keep`, for the caller
+    to release after the commit; without a list they are computed each time. `small` says that all input is
+    small, so frames that are held are computed at once. `guarded`: see `DeltaChange`. Raises TransformFailed
+    for errors that the user has to fix, and Spark's own errors where a job fails that had to run already.
     """
     from pyspark.errors import AnalysisException
 
@@ -86,7 +87,7 @@ def evaluate_change(
 def add_checks(
     batch: BatchInputs, change: DeltaChange, target: Callable[[], DataFrame] | None
 ) -> DeltaChange:
-    """With what the expectations of the flow have to say of it."""
+    """Add the checks of the flow's expectations to a change."""
     flow = batch.flow
     if not flow.expect:
         return change
@@ -121,7 +122,7 @@ def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: 
 
 
 def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
-    """Rows as they have to be, and deletes of keys that go."""
+    """The rows to merge into the target, and deletes of keys that are gone."""
     from pyspark.sql import functions as F  # noqa: N812
 
     by = batch.by
@@ -138,8 +139,8 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
             came, gone = batch.apply(batch.came(name)), batch.apply(batch.gone(name))
             both = came.withColumn(HERE, F.lit(True)).unionByName(gone.withColumn(HERE, F.lit(False)))
         both = batch.sifter.sift(both)
-        # With an earlier version of a pinned table a row may have come out differently: it is written even
-        # if both sides of its change give the same now.
+        # The target's row may come from an earlier version of a pinned table, and differ: so a row is written
+        # even if both sides of its change give the same now.
         changed = by_sides(both, by, same=batch.pinned)
         if target is not None and (more := find_lost_keys(batch, both)) is not None:
             return changed.unionByName(make_deletes(more, changed, by))
@@ -155,7 +156,7 @@ def _recompute_keys(batch: BatchInputs, keys: DataFrame) -> DataFrame:
 
 
 def _find_again(batch: BatchInputs, keys: DataFrame) -> DataFrame:
-    """The same of keys whose rows were looked at already."""
+    """As `_recompute_keys`, for keys whose rows the expectations have already counted."""
     rows = batch.sifter.filter(filter_by_keys(batch.whole(), keys, batch.by, how="left_semi"))
     return _with_deletes(batch, rows, keys)
 
@@ -180,7 +181,7 @@ def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -
 
 
 def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
-    """Events for a history: each version's own where rows are followed one by one, else the batch's."""
+    """Events for a history, dated by their own versions where rows are followed, else by the batch's end."""
     if batch.raw:
         rows = add_change_type(batch.sifter.sift(_drop_preimages(batch.whole())))
         if {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(rows.columns):
@@ -196,7 +197,7 @@ def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, cho
 
 
 def _keep_last(batch: BatchInputs) -> DataFrame:
-    """Of several rows with one key the last by version; a tie is left for the output to refuse."""
+    """Keep the last row of each key by version; several rows of one version stay: the output refuses them."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -204,7 +205,7 @@ def _keep_last(batch: BatchInputs) -> DataFrame:
     if COMMIT_VERSION not in rows.columns:
         return rows
     goes = F.col(CHANGE_TYPE) == DELETE
-    # RESTORE and INSERT OVERWRITE delete and insert a key in one version: the insert is what is left.
+    # RESTORE and INSERT OVERWRITE delete and insert a key in one version: then the insert wins.
     latest = Window.partitionBy(*(F.col(quote(name)) for name in batch.by)).orderBy(
         F.col(COMMIT_VERSION).desc_nulls_last(), F.when(goes, 1).otherwise(0)
     )
@@ -217,7 +218,8 @@ def _keep_last(batch: BatchInputs) -> DataFrame:
 
 
 def find_appended(batch: BatchInputs, choice: Evaluate) -> tuple[DataFrame, DataFrame | None]:
-    """The new rows of every version, and the deleted rows, which a target that only grows cannot show."""
+    """The new rows of every version, and the deleted rows, which a target that only grows has to refuse; None
+    in their place where there can be none, or the flow ignores them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     refused: list[DataFrame] = []
@@ -251,7 +253,7 @@ def find_appended(batch: BatchInputs, choice: Evaluate) -> tuple[DataFrame, Data
 def _replace_partitions(
     batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate
 ) -> tuple[DataFrame, DataFrame]:
-    """All rows of the partitions that change, and which these are."""
+    """All rows of the partitions that change, and the values of these partitions."""
     from pyspark.sql import functions as F  # noqa: N812
 
     by, sift = batch.by, batch.sifter.sift
@@ -268,7 +270,7 @@ def _replace_partitions(
         return rows, rows.select(*(F.col(quote(name)) for name in by)).distinct()
     if touched is None and target is not None:
         if batch.flow.expect:
-            # Rows of partitions that stay are checked too: what is expected may be new.
+            # Rows of unchanged partitions are checked too, because the expectations may be new.
             batch.sifter.whole = True
             every = sift(every)
         touched = batch.keep(by_partition(every, target(), by))
@@ -278,7 +280,7 @@ def _replace_partitions(
 
 
 def drop_deletes(rows: DataFrame) -> DataFrame:
-    """Without rows that the transform says are deleted, and without the feed's columns."""
+    """Drop the rows that the transform marks as deleted, and the columns of the change feed."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if CHANGE_TYPE in rows.columns:
@@ -287,7 +289,7 @@ def drop_deletes(rows: DataFrame) -> DataFrame:
 
 
 def _drop_preimages(rows: DataFrame) -> DataFrame:
-    """Without the rows as they were before an update, which a raw feed has too."""
+    """Drop the rows as they were before an update, which a raw feed also has."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if CHANGE_TYPE not in rows.columns:

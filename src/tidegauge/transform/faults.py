@@ -1,4 +1,4 @@
-"""What went wrong in the user's SQL or Python: one sentence, and the place where they wrote it."""
+"""Explains errors in the user's SQL or Python: one sentence, and the place in their text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHERE = re.compile(r"line (\d+),? pos (\d+)")
 _SENTENCE = re.compile(r"^(.+?[.?!])(?:\s|$)")
 _MEANT = re.compile(r"Did you mean one of the following\? \[([^\]]*)\]")
 
-_NOT_THEIRS = tuple(
+_NOT_USER_CODE = tuple(
     str(Path(folder).resolve())
     for folder in (
         *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -35,7 +35,7 @@ _quiet = threading.local()
 
 
 def name_transform(flow: WrittenInFlows) -> str:
-    """The transform as messages name it."""
+    """The name of a flow's transform for messages."""
     match flow.transform:
         case Function(name=name):
             return name
@@ -48,7 +48,7 @@ def name_transform(flow: WrittenInFlows) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first sentence of what Spark, or Python, says."""
+    """The first sentence of an error of Spark or Python."""
     text = _CLASS.sub("", without_call(mask(str(error)).strip()))
     text = _END.sub("", text).strip()
     first = _SENTENCE.match(text)
@@ -56,7 +56,8 @@ def first_sentence(error: BaseException) -> str:
 
 
 def explain_sql_error(error: BaseException, flow: WrittenInFlows, *, above: int) -> TransformFailed:
-    """An error of Spark's analysis. `above`: how many lines of ours stand before the user's own."""
+    """Turn an error of Spark's analysis into one with the user's place. `above` is the number of Tidegauge's
+    lines before the user's SQL."""
     text = mask(str(error))
     meant = _MEANT.search(text)
     transform, where = flow.transform, _WHERE.search(text)
@@ -75,24 +76,24 @@ def explain_sql_error(error: BaseException, flow: WrittenInFlows, *, above: int)
 def explain_function_error(
     error: BaseException, name: str, *, file: str | None, root: Path | None
 ) -> TransformFailed:
-    """An exception out of the user's function, with the innermost line of their own code."""
+    """Turn an exception of the user's function into one that names the innermost line of their own code."""
     said = first_sentence(error)
-    if not _from_spark(error):
+    if not _is_from_spark(error):
         said = f"{type(error).__name__}: {said}" if str(error) else type(error).__name__
     at = _find_user_line(error, file=file, root=root)
     meant = _MEANT.search(str(error))
     return TransformFailed(
         f"{name} failed{f' at {at}' if at else ''}: {said}",
         hint=f"one of these may be meant: {meant.group(1)}" if meant else "mend the function, then run again",
-        # A job that the function started may fail for reasons that pass; what it says of columns does not.
-        retryable=_from_spark(error) and not _is_analysis(error),
+        # A job that the function started may fail for a passing reason; an analysis error does not pass.
+        retryable=_is_from_spark(error) and not _is_analysis(error),
         detail=mask("".join(traceback.format_exception(error))),
     )
 
 
 @contextmanager
 def silence_pyspark() -> Iterator[None]:
-    """PySpark also logs what it raises, with Java's whole stack: meanwhile not in this thread."""
+    """Keep PySpark from logging the errors that it raises in this thread, with Java's whole stack."""
     from pyspark.logger import PySparkLogger
 
     for name in _LOGGERS:
@@ -111,7 +112,7 @@ def _is_logged(_: logging.LogRecord) -> bool:
     return not getattr(_quiet, "on", False)
 
 
-def _from_spark(error: BaseException) -> bool:
+def _is_from_spark(error: BaseException) -> bool:
     return type(error).__module__.startswith("pyspark.")
 
 
@@ -123,7 +124,7 @@ def _find_user_line(error: BaseException, *, file: str | None, root: Path | None
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = frame.f_code.co_filename
-        if path == file or not _is_ours(path):
+        if path == file or not _is_not_user_code(path):
             found = (path, line)
     if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
         found = (error.filename, error.lineno)
@@ -135,6 +136,6 @@ def _find_user_line(error: BaseException, *, file: str | None, root: Path | None
     return f"{path}:{line}"
 
 
-def _is_ours(path: str) -> bool:
-    """Of a library, of Python, or of Tidegauge: not the user's."""
-    return path.startswith("<frozen") or str(Path(path).resolve()).startswith(_NOT_THEIRS)
+def _is_not_user_code(path: str) -> bool:
+    """Whether a file belongs to a library, Python or Tidegauge, and not to the user."""
+    return path.startswith("<frozen") or str(Path(path).resolve()).startswith(_NOT_USER_CODE)

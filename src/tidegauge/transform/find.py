@@ -1,15 +1,15 @@
-"""Rewrites a query so that it gives every key that a change of one input can touch; perhaps more.
+"""Rewrites a query so that it gives every key that a change of one input can touch, and perhaps more keys.
 
-A SELECT joins its parts one after another. Let S be the parts that the key is made of and, with them, the
-parts that their own join conditions read; none of S may be left out by an outer join. Take a row of S whose
-results differ between before and after. Either a row of S itself has changed; or there is a first join at
-which the results for it differ, although everything so far was the same before and after: then a changed row
-of that part meets it. So for each part that changes: S, that part's changed rows joined INNER, and between
-them only the parts that its condition reads, each with the rows it had before or has after. That a part found
-no match, neither before nor after, is seen in both together too, so outer joins on the way stay as they are.
+A SELECT joins its parts one after another. Let S be the parts that the key is made of, together with the
+parts that their join conditions read; no outer join may leave out a part of S. Take a row of S whose results
+before and after the change differ. Either a row of S itself has changed, or there is a first join where the
+results differ, although everything up to there was the same before and after: then a changed row of that
+join's part matches. So for each part that changes, the query reads S, the part's changed rows joined INNER,
+and between them only the parts that its condition reads, each with its rows from before and after. A part
+without a match before and after has no match in both together either, so outer joins on the way stay.
 
-Conditions over S alone may stay; others are dropped, which finds more. A FULL or RIGHT join is understood
-where all its parts are joined on the key: then a key is touched by changed rows with just that key.
+Conditions over S alone may stay; others are dropped, which finds more keys. A FULL or RIGHT join is
+understood where all its parts are joined on the key: then only changed rows with a key touch that key.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Finder:
     def find(
         self, query: exp.Expr, want: Sequence[Want], changed: str | None, *, top: bool = True
     ) -> list[exp.Select]:
-        """SELECTs whose union has the wanted columns of every row that a change of `changed` touches; for
-        None, of every row there was or is. Raises Unclear, or Missing."""
+        """SELECTs whose union has the wanted columns of every result row that a change of the input `changed`
+        touches; for None, of every row before and after. Raises Unclear or Missing."""
         if query.meta.get(RECURSIVE):
             raise Unclear("a CTE that is recursive, or names its columns")
         if isinstance(query, exp.Subquery):
             only(query, "this", "alias", "order")
             return self.find(query.this, want, changed, top=top)
         if isinstance(query, exp.Union):
-            return self._of_union(query, want, changed, top)
+            return self._find_in_union(query, want, changed, top)
         if not isinstance(query, exp.Select):
             raise Unclear(query.key.upper())
         if changed is not None and not moving_tables(query, [changed]):
@@ -53,14 +53,14 @@ class Finder:
             _refuse_uncovered("DISTINCT", output_names(query, self.columns), want)
         return joined.find(changed)
 
-    def _of_union(
+    def _find_in_union(
         self, query: exp.Union, want: Sequence[Want], changed: str | None, top: bool
     ) -> list[exp.Select]:
         only(query, "this", "expression", "order", "distinct", "by_name")
         names = output_names(query, self.columns)
         if query.args.get("distinct") and top:
             _refuse_uncovered("UNION", names, want)
-        asked = list(want) if query.args.get("by_name") else [_place(each, names) for each in want]
+        asked = list(want) if query.args.get("by_name") else [_find_index(each, names) for each in want]
         sides = (query.this, query.expression)
         found = [each for side in sides for each in self.find(side, asked, changed, top=False)]
         for each in found:
@@ -69,7 +69,7 @@ class Finder:
         return found
 
 
-def _place(want: Want, names: Sequence[str | None] | None) -> Want:
+def _find_index(want: Want, names: Sequence[str | None] | None) -> Want:
     if isinstance(want, int):
         return want
     if names is None:

@@ -1,4 +1,4 @@
-"""A transform in Python: find it, call it with frames by its inputs' names, check what it returns."""
+"""Finds a transform in Python, calls it with frames by its inputs' names, and checks what it returns."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _importing = threading.Lock()
 _roots: dict[str, str] = {}
-"""From which project's folder a module was imported."""
+"""For each imported module, the project folder that it came from."""
 
 
 def load(function: Function) -> Callable[..., Any]:
-    """The function itself. Raises TransformFailed where there is none."""
+    """Import the function. Raises TransformFailed where there is none."""
     if function.call is not None:
         return function.call
     module_name, _, name = function.name.partition(":")
@@ -52,7 +52,7 @@ def load(function: Function) -> Callable[..., Any]:
 
 
 def call(function: Function, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """What the function makes of the frames. Raises TransformFailed for all that goes wrong in it."""
+    """Call the function and return its frame. Raises TransformFailed for every error in it."""
     from pyspark.sql import DataFrame
 
     made = load(function)
@@ -61,7 +61,7 @@ def call(function: Function, frames: Mapping[str, DataFrame]) -> DataFrame:
         inspect.signature(made).bind(**frames)
     except TypeError as error:
         raise TransformFailed(
-            f"{function.name}{inspect.signature(made)} cannot be called with {_listed(frames)}: {error}",
+            f"{function.name}{inspect.signature(made)} cannot be called with {_list_items(frames)}: {error}",
             hint="its parameters are the inputs of the flow, by their names",
         ) from error
     except ValueError:
@@ -70,7 +70,7 @@ def call(function: Function, frames: Mapping[str, DataFrame]) -> DataFrame:
         with silence_pyspark():
             result = made(**frames)
             if isinstance(result, DataFrame):
-                _ = result.columns  # Spark Connect finds only now what is wrong with it.
+                _ = result.columns  # Spark Connect reports errors only when it is asked for the columns.
     except TransformFailed:
         raise
     except Exception as error:
@@ -113,7 +113,7 @@ def _import(name: str, function: Function) -> ModuleType:
 
 @contextlib.contextmanager
 def _first_on_path(root: str | None) -> Iterator[None]:
-    """Before all others while a module is imported; afterwards last, for what it imports when called."""
+    """Put a folder first on `sys.path` for an import, and last afterwards, for imports inside functions."""
     if root is None:
         yield
         return
@@ -128,7 +128,7 @@ def _first_on_path(root: str | None) -> Iterator[None]:
 
 
 def _forget_others(top: str, root: str) -> None:
-    """A module of the same name may have been imported from another project."""
+    """Forget modules of the same names that were imported from another project."""
     for name, module in list(sys.modules.items()):
         first = name.partition(".")[0]
         if first != top and _roots.get(name, root) == root:
@@ -157,6 +157,6 @@ def _file(module: ModuleType) -> str | None:
     return str(Path(file).resolve()) if isinstance(file, str) else None
 
 
-def _listed(frames: Mapping[str, object]) -> str:
+def _list_items(frames: Mapping[str, object]) -> str:
     names = list(frames)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,4 +1,4 @@
-"""The events of a batch for a target with history: one for each change that a version made."""
+"""Makes the events of a batch for a target with history: one for each change in each version."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def select_kinds(events: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
-    """The rows of events of these kinds."""
+    """The events of these kinds of change, without `_change_type`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return events.where(F.col(CHANGE_TYPE).isin(*kinds)).drop(CHANGE_TYPE)
 
 
 def stamp_with_end(batch: BatchInputs, rows: DataFrame) -> DataFrame:
-    """Rows with `_change_type` as events of the window's end.
+    """Turn rows with `_change_type` into events dated at the window's end.
 
-    With several inputs no single version says which batch was later; their sum does.
+    With several inputs no single version orders the batches, so the events get the sum of the versions.
     """
     moved = [batch.inputs[part.name] for part in batch.flow.moving]
     moment = max(one.moment for one in moved)
@@ -39,7 +39,8 @@ def stamp_with_end(batch: BatchInputs, rows: DataFrame) -> DataFrame:
 
 
 def follow_versions(batch: BatchInputs) -> DataFrame:
-    """Of the only moving input, what came out of each version, and the keys that no longer did."""
+    """The events of each version of the only moving input: rows that the transform gives, and deletes of keys
+    that it no longer gives."""
     from pyspark.sql import functions as F  # noqa: N812
 
     name = batch.only.name
@@ -60,7 +61,7 @@ def follow_versions(batch: BatchInputs) -> DataFrame:
 
 
 def add_change_type(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
-    """The rows with `_change_type`: a delete where the transform says so, `otherwise` elsewhere."""
+    """The rows with `_change_type`: a delete where the transform marks one, `otherwise` elsewhere."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if CHANGE_TYPE not in rows.columns:
@@ -73,7 +74,7 @@ def add_change_type(rows: DataFrame, *, otherwise: str = UPSERT) -> DataFrame:
 def make_deletes(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFrame:
     """Deletes of these keys, with the columns of `like`, which are NULL where the keys have none.
 
-    A key that is NULL was never written: there is nothing to end.
+    A key with a NULL is left out: it was never written.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -90,7 +91,7 @@ def make_deletes(keys: DataFrame, like: DataFrame, by: Sequence[str]) -> DataFra
 
 
 def _transform_with_versions(batch: BatchInputs, rows: DataFrame) -> DataFrame | None:
-    """The transform over rows of many versions, with the version of each; None where that cannot be done."""
+    """The transform over rows of many versions, with each row's version; None where that cannot be done."""
     transform = batch.flow.transform
     if transform is None:
         batch.transform.check(rows)
@@ -104,7 +105,7 @@ def _transform_with_versions(batch: BatchInputs, rows: DataFrame) -> DataFrame |
     try:
         frame = batch.transform.query(text, batch.frames({name: rows}))
     except TransformFailed:
-        batch.whole()  # Raises, if it is the user's own text that is wrong.
+        batch.whole()  # Raises if the user's own SQL is wrong.
         return None
     if not {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(frame.columns):
         return None

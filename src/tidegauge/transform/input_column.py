@@ -1,4 +1,4 @@
-"""Which columns of a row-wise transform are unchanged columns of its moving input. No Spark."""
+"""Finds which result columns of a transform are unchanged columns of its moving input. No Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegauge.transform.scope import Columns, Scope
 
 
 def find_input_column(text: str, name: str, *, moving: str, columns: Columns) -> str | None:
-    """The input's column that comes out under this name; None where it is no such column, or may not be."""
+    """The input column that the SQL returns unchanged as `name`; None where that is not certain."""
     try:
         query = inline_ctes(parse(text))
         return None if query.meta.get(RECURSIVE) else _find_in(query, name, moving, columns)

@@ -1,4 +1,4 @@
-"""One SELECT taken apart, and put together again around the changed rows of one of its parts."""
+"""Takes one SELECT apart, and puts it together again around the changed rows of one of its parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _SELECT = ("expressions", "from_", "joins", "where", "group", "having", "distinc
 
 
 class Joined:
-    """Raises Unclear if changes cannot be followed to the wanted columns. The module `find` has the proof."""
+    """One SELECT, ready to find the wanted columns that a change touches; the module `find` has the proof.
+
+    Raises Unclear if changes cannot be followed to these columns.
+    """
 
     def __init__(self, finder: Finder, select: exp.Select, want: Sequence[Want]) -> None:
         self.finder = finder
@@ -39,14 +42,14 @@ class Joined:
         self.keys = [self.scope.find_output(each) for each in want]
         self._refuse_grouping(select)
         self._refuse_self_join()
-        self._refuse_doubt()
-        self.core, self.later = self._ordered()
-        self.filters = self._spread(select)
-        self.start = self._tables(self.keys)
-        self.spine = self._closure(self.start)
+        self._refuse_ambiguous()
+        self.core, self.later = self._split_core()
+        self.filters = self._spread_where(select)
+        self.start = self._find_parts(self.keys)
+        self.spine = self._follow_conditions(self.start)
         if not self.core.alone and self.spine != {self.core.name}:
             raise Unclear("the key reaches beyond a FULL or RIGHT join")
-        self.optional = self._optional()
+        self.optional = self._find_optional()
 
     def _refuse_grouping(self, select: exp.Select) -> None:
         group = select.args.get("group")
@@ -59,7 +62,7 @@ class Joined:
         only(group, "expressions", "all")
         grouped = {self.scope.qualify(each).sql("spark").lower() for each in group.expressions}
         for asked, key in zip(self.want, self.keys, strict=True):
-            # Spark takes nothing else beside aggregates but what the grouping determines.
+            # Beside aggregates Spark only accepts expressions that the grouping determines.
             if name := aggregate(key):
                 raise Unclear(f"{label(asked)} is computed by {name}, so the key does not cover the grouping")
             if (name := unknown(key)) and key.sql("spark").lower() not in grouped:
@@ -74,19 +77,20 @@ class Joined:
                 raise Unclear(f"self-join of {again[0]}")
             seen |= names
 
-    def _refuse_doubt(self) -> None:
+    def _refuse_ambiguous(self) -> None:
         outer = not all(
             part.kind in (JoinKind.FIRST, JoinKind.INNER, JoinKind.EXISTS) for part in self.scope.parts
         )
         rest = [each for part in self.scope.parts for each in part.on]
         for each, is_key in [*((key, True) for key in self.keys), *((on, False) for on in rest)]:
             if self.scope.is_ambiguous(each) and (
-                (is_key and outer) or not all(self._exact(part) for part in self.scope.parts)
+                (is_key and outer) or not all(self._is_exact(part) for part in self.scope.parts)
             ):
                 raise Unclear(f"{each.sql('spark')} does not say whose column it reads")
 
-    def _ordered(self) -> tuple[Core, list[Part]]:
-        """`a RIGHT JOIN b` is `b LEFT JOIN a`; other such joins, and FULL ones, make a core."""
+    def _split_core(self) -> tuple[Core, list[Part]]:
+        """The core and the parts after it, in order. `a RIGHT JOIN b` becomes `b LEFT JOIN a`; other RIGHT
+        and FULL joins make a core of several parts."""
         parts = list(self.scope.parts)
         outer = [place for place, part in enumerate(parts) if part.kind in (JoinKind.RIGHT, JoinKind.FULL)]
         if outer and self.scope.crossed:  # a comma binds looser than JOIN, and looks like CROSS JOIN here
@@ -101,13 +105,13 @@ class Joined:
         width = outer[-1] + 1 if outer else 1
         return Core(self.scope, parts[:width], self.keys), parts[width:]
 
-    def _spread(self, select: exp.Select) -> list[exp.Expr]:
-        """The conditions of WHERE over the core. Others go to the join where they can first be asked, unless
-        an outer join is in their way; then they are dropped."""
+    def _spread_where(self, select: exp.Select) -> list[exp.Expr]:
+        """The WHERE conditions over the core. Others move to the first join that has all their parts, or are
+        dropped where an outer join is in their way."""
         found = []
         where = select.args.get("where")
         for condition in [self.scope.qualify(each) for each in conjuncts(where.this)] if where else ():
-            tables = self._tables([condition])
+            tables = self._find_parts([condition])
             if self.scope.is_ambiguous(condition):
                 continue
             if tables <= {self.core.name}:
@@ -116,20 +120,22 @@ class Joined:
                 [part for part in self.later if part.alias in tables][-1].on.append(condition)
         return found
 
-    def _optional(self) -> Part | None:
-        """The only part of the key that an outer join can leave out: the key with NULL for its columns is
-        then touched, too, by every change of that part. Of two such parts not all combinations are found."""
+    def _find_optional(self) -> Part | None:
+        """The only part of the key that an outer join can leave out, if any: every change of that part also
+        touches the key with NULL for its columns. Raises Unclear for two such parts, because not all of their
+        combinations would be found, and for one that a LEFT join does not join exactly."""
         found = [part for part in self.later if part.alias in self.spine and part.kind is not JoinKind.INNER]
         for part in found:
-            if len(found) > 1 or part.kind is not JoinKind.LEFT or not self._exact(part):
+            if len(found) > 1 or part.kind is not JoinKind.LEFT or not self._is_exact(part):
                 raise Unclear(f"the key takes a column of {part.alias}, which an outer join can leave out")
         return found[0] if found else None
 
     def part(self, alias: str) -> Part:
         return next(part for part in [*self.core.parts, *self.later] if part.alias == alias)
 
-    def _tables(self, nodes: Sequence[exp.Expr], part: Part | None = None) -> set[str]:
-        """Those that expressions read, and a part's own condition can read. The core counts as one."""
+    def _find_parts(self, nodes: Sequence[exp.Expr], part: Part | None = None) -> set[str]:
+        """Aliases of the parts that expressions read, of those that the condition of `part` can read. The
+        core counts as one part."""
         found = {alias for node in nodes for alias in self.scope.parts_read(node)}
         if part is not None:
             found &= part.seen
@@ -138,50 +144,54 @@ class Joined:
     def _always_there(self, tables: set[str]) -> bool:
         return all(alias == self.core.name or self.part(alias).kind is JoinKind.INNER for alias in tables)
 
-    def _stands_still(self, alias: str) -> bool:
+    def _is_pinned(self, alias: str) -> bool:
         parts = self.core.parts if alias == self.core.name else [self.part(alias)]
         return not any(moving_tables(part.node, self.finder.moving) for part in parts)
 
-    def _usable(self, part: Part) -> list[exp.Expr]:
-        """Of the conditions of a part of the key, those that may be asked: of no part that can be left out;
-        and of no pinned one if the key is this part's alone, since another may have been pinned before."""
+    def _find_usable(self, part: Part) -> list[exp.Expr]:
+        """The join conditions of a key part that may stay. They read no part that an outer join can leave
+        out; and no pinned one if the key comes from this part alone, because another version may have been
+        pinned before."""
         if part.kind is not JoinKind.INNER:
             return part.on
         found = []
         for condition in part.on:
-            others = self._tables([condition], part) - {part.alias}
-            pinned = self.start == {part.alias} and any(self._stands_still(other) for other in others)
-            if self._always_there(others) and not pinned and not self._hidden(condition):
+            others = self._find_parts([condition], part) - {part.alias}
+            pinned = self.start == {part.alias} and any(self._is_pinned(other) for other in others)
+            if self._always_there(others) and not pinned and not self._is_hidden(condition):
                 found.append(condition)
         return found
 
-    def _closure(self, start: set[str], *, spine: bool = True) -> set[str]:
+    def _follow_conditions(self, start: set[str], *, spine: bool = True) -> set[str]:
+        """These parts with all parts that their join conditions read in turn; with `spine`, only conditions
+        that may stay count."""
         found, left = set(start), list(start)
         while left:
             alias = left.pop()
             if alias == self.core.name:
                 continue
             part = self.part(alias)
-            for other in self._tables(self._usable(part) if spine else part.on, part) - found:
+            for other in self._find_parts(self._find_usable(part) if spine else part.on, part) - found:
                 found.add(other)
                 left.append(other)
         return found
 
     def find(self, changed: str | None) -> list[exp.Select]:
-        """For None: every row there was or is."""
+        """SELECTs of the wanted columns that a change of the input `changed` touches; for None, of every row
+        before and after."""
         if changed is None:
             return [self._query(None, None)]
         target = next(part for part in [*self.core.parts, *self.later] if moving_tables(part.node, [changed]))
         if target.alias in self.core.aliases and not self.core.alone:
             keys = self.core.keys_of(target)
             query = select_keys(keys, self.want)
-            attach(query, JoinKind.FIRST, self._relation(target, changed, keys), ())
+            attach(query, JoinKind.FIRST, self._make_relation(target, changed, keys), ())
             return [query]
         query = self._query(target, changed)
-        return [query, self._without(target, query)] if target is self.optional else [query]
+        return [query, self._replace_by_null(target, query)] if target is self.optional else [query]
 
-    def _without(self, part: Part, query: exp.Select) -> exp.Select:
-        """The same with NULL for the part's columns in the key."""
+    def _replace_by_null(self, part: Part, query: exp.Select) -> exp.Select:
+        """The query with NULL in place of the part's columns."""
         query = query.copy()
         for item in query.expressions:
             for column in [each for each in own(item) if isinstance(each, exp.Column)]:
@@ -190,14 +200,14 @@ class Joined:
         return query
 
     def _query(self, target: Part | None, changed: str | None) -> exp.Select:
-        """The keys over the parts that are needed, the target with its changed rows only."""
-        needed, order = self._needed(target)
+        """A SELECT of the keys over the needed parts, with only the changed rows of `target`."""
+        needed, order = self._find_needed(target)
         first = None if self.core.name in needed else order[0]
-        conditions = {part.alias: self._conditions(part, target, needed, first) for part in order}
+        conditions = {part.alias: self._find_conditions(part, target, needed, first) for part in order}
         used = [*self.keys, *(each for found in conditions.values() for each in found)]
         query = select_keys(self.keys, self.want)
         if first is None:
-            where = [each for each in self.filters if not self._hidden(each)]
+            where = [each for each in self.filters if not self._is_hidden(each)]
             used += [*where, *(each for part in self.core.parts for each in part.on)]
             self._attach_core(query, target, changed, used)
         else:
@@ -205,8 +215,8 @@ class Joined:
         for part in order:
             delta = changed if part is target else None
             inner = part is target or part.kind is JoinKind.INNER
-            relation = self._relation(part, delta, used, exact=not inner)
-            attach(query, _kind(part is first, inner), relation, conditions[part.alias])
+            relation = self._make_relation(part, delta, used, exact=not inner)
+            attach(query, _choose_kind(part is first, inner), relation, conditions[part.alias])
         return query.where(*[each.copy() for each in where], copy=False) if where else query
 
     def _attach_core(
@@ -214,38 +224,43 @@ class Joined:
     ) -> None:
         for part in self.core.parts:
             delta = changed if part is target else None
-            attach(query, part.kind, self._relation(part, delta, used, exact=not self.core.alone), part.on)
+            attach(
+                query, part.kind, self._make_relation(part, delta, used, exact=not self.core.alone), part.on
+            )
 
-    def _needed(self, target: Part | None) -> tuple[set[str], list[Part]]:
-        """The parts that the query has to read, by name, and those after the core in their order."""
+    def _find_needed(self, target: Part | None) -> tuple[set[str], list[Part]]:
+        """Aliases of the parts that the query has to read, and those parts after the core in their order."""
         needed = set(self.spine)
         if target is not None and target.alias not in needed:
-            needed |= self._closure({target.alias}, spine=False)
+            needed |= self._follow_conditions({target.alias}, spine=False)
         order = [part for part in self.later if part.alias in needed]
         if not order or (order[0].kind is not JoinKind.INNER and order[0] is not target):
             needed.add(self.core.name)
         return needed, order
 
-    def _conditions(
+    def _find_conditions(
         self, part: Part, target: Part | None, needed: set[str], first: Part | None
     ) -> list[exp.Expr]:
-        """What a part is joined on. An outer join on the way must be just as it was."""
-        found = self._usable(part) if part.alias in self.spine else self._visible(part, target)
-        kept = [each for each in found if self._tables([each], part) <= needed]
-        linked = [each for each in part.on if len(self._tables([each], part)) > 1]
+        """The conditions that a part is joined on. Raises Unclear where none of them leads back to the
+        key."""
+        found = self._find_usable(part) if part.alias in self.spine else self._find_visible(part, target)
+        kept = [each for each in found if self._find_parts([each], part) <= needed]
+        linked = [each for each in part.on if len(self._find_parts([each], part)) > 1]
         if linked and part is not first and target is not None and not any(each in kept for each in linked):
             raise Unclear(f"the join of {part.alias} cannot be followed back to the key")
         return kept
 
-    def _visible(self, part: Part, target: Part | None) -> list[exp.Expr]:
-        """The conditions of a part that is not of the key, as far as they can be asked for changed rows."""
-        found = [each for each in part.on if not self._hidden(each)]
+    def _find_visible(self, part: Part, target: Part | None) -> list[exp.Expr]:
+        """The join conditions of a part outside the key that can be evaluated for changed rows. Raises
+        Unclear for an outer join on the way that would lose one."""
+        found = [each for each in part.on if not self._is_hidden(each)]
         if len(found) < len(part.on) and part is not target and part.kind is not JoinKind.INNER:
             raise Unclear(f"the join of {part.alias} reads what a subquery computes")
         return found
 
-    def _exact(self, part: Part) -> bool:
-        """Whether all its rows, before and after, are what it makes of all rows of its input."""
+    def _is_exact(self, part: Part) -> bool:
+        """Whether the part, over all rows of its input before and after, gives exactly its own rows before
+        and after: a table, a row-wise subquery, or one without moving inputs."""
         if isinstance(part.node, exp.Table) or not moving_tables(part.node, self.finder.moving):
             return True
         try:
@@ -254,11 +269,12 @@ class Joined:
             return False
         return True
 
-    def _hidden(self, condition: exp.Expr) -> bool:
-        """Whether it asks for a column of a subquery that cannot be found for changed rows, such as a sum."""
+    def _is_hidden(self, condition: exp.Expr) -> bool:
+        """Whether the condition reads a column of a subquery that cannot be computed for changed rows, such
+        as a sum."""
         for alias in self.scope.parts_read(condition):
             part = self.part(alias)
-            if not self._exact(part):
+            if not self._is_exact(part):
                 try:
                     self.finder.find(
                         part.node.this, self.scope.columns_read(alias, [condition]), None, top=False
@@ -267,11 +283,12 @@ class Joined:
                     return True
         return False
 
-    def _relation(
+    def _make_relation(
         self, part: Part, changed: str | None, used: Sequence[exp.Expr], *, exact: bool = False
     ) -> exp.Expr:
-        """The part under its alias: its changed rows, or all it has had, as far as `used` reads them."""
-        if self._exact(part):
+        """The part under its alias, with at least the columns that `used` reads: its changed rows, or all
+        rows before and after. Raises Unclear where these must be `exact` and cannot be."""
+        if self._is_exact(part):
             return rename_inputs(part.node, self.finder.moving, changed, part.alias)
         if exact:
             raise Unclear(f"the subquery {part.alias} in an outer join that others build on")
@@ -280,7 +297,7 @@ class Joined:
         return exp.Subquery(this=unite(found), alias=exp.TableAlias(this=quoted(part.alias)))
 
 
-def _kind(first: bool, inner: bool) -> JoinKind:
+def _choose_kind(first: bool, inner: bool) -> JoinKind:
     if first:
         return JoinKind.FIRST
     return JoinKind.INNER if inner else JoinKind.LEFT

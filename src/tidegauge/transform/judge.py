@@ -1,7 +1,7 @@
-"""What the checks found in the rows of a batch: a guard that no row has met while they were written, or one
-look at rows that are computed and held already.
+"""Judges the rows of a batch by the flow's checks: ExpectationFailed for a batch that must not be written.
 
-Raises ExpectationFailed for a batch that must not be written.
+Either a guard stops the write at the first row that fails a check; or all rows are computed, held and counted
+before the commit.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ EXACT = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""So that the JSON of a row has all that the row has; to read it with as well."""
+"""Options that keep a row's exact values in its JSON; the JSON has to be read with them too."""
 
 
 class Sifter:
-    """Keeps from the target what is set aside, and remembers all rows of the batch for the verdict."""
+    """Keeps rows that are set aside out of the target, and remembers the batch's rows for the verdict."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class Sifter:
         self._seen: list[DataFrame] = []
         self.guarded = guarded and bool(flow.expect)
         self.whole = False
-        """All rows that the transform gives were looked at, and not just those of a change."""
+        """Whether all rows that the transform gives were checked, and not only those of a change."""
 
     def sift(self, rows: DataFrame) -> DataFrame:
-        """The rows that are written, of those that a batch is about to write.
+        """Of rows that a batch is about to write, those that are not set aside; all count for the verdict.
 
-        Of rows with `HERE` those count that are here; the others are as they were before.
+        Where rows have the column `HERE`, only those where it is true count; the others are from before.
         """
         if not self._flow.expect:
             return rows
@@ -66,13 +66,13 @@ class Sifter:
         return marked.where(self._checks.kept()).drop(FAILED)
 
     def filter(self, rows: DataFrame) -> DataFrame:
-        """The rows that are written, of any rows that the transform gave."""
+        """Of any rows that the transform gives, those that are not set aside; none count for the verdict."""
         if not self._checks.mask("quarantine", "drop"):
             return rows
         return self._checks.mark(rows).where(self._checks.kept()).drop(FAILED)
 
     def judge(self) -> Verdict | None:
-        """None where the batch has no rows of its own to look at."""
+        """The verdict over the batch's rows; None where none were checked. Raises ExpectationFailed."""
         if self.guarded:
             counts = tuple(CheckCount(one.name, one.action, 0) for one in self._checks.expectations)
             return Verdict(Checks(None, counts), None, whole=self.whole)
@@ -86,11 +86,11 @@ class Sifter:
 
 
 def can_guard(flow: DeltaFlow) -> bool:
-    """Whether a guard tells all that the flow expects, and how many rows it saw is known by the commit.
+    """Whether a guard can do all checks of the flow, and the commit tells how many rows it saw.
 
-    `row_count` and `fresh` are told by all rows together, before the commit. So is `unique`, which has to
-    read the rows once more unless they are held, as those of a merge are. How many events made a history,
-    its commit does not say.
+    `row_count` and `fresh` need all rows together, before the commit. So does `unique`, which reads the rows
+    once more unless they are held, as those of a merge are. The commit of a history does not tell how many
+    events it was made from.
     """
     mode = flow.output.mode
     return (
@@ -101,11 +101,11 @@ def can_guard(flow: DeltaFlow) -> bool:
 
 
 def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -> Verdict:
-    """Of marked rows."""
+    """The verdict over marked rows. Raises ExpectationFailed for a batch that must not be written."""
     from pyspark.sql import functions as F  # noqa: N812
 
     aside, dropped = any_of(checks.mask("quarantine")), any_of(checks.mask("drop"))
-    shown = F.substring(_as_text(rows), 1, _SHOWN)
+    shown = F.substring(_to_json_text(rows), 1, _SHOWN)
     asked = [
         F.count(F.lit(1)).alias("rows"),
         F.count_if(checks.kept()).alias("kept"),
@@ -136,16 +136,17 @@ def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -
     found = Checks(int(facts["rows"]), tuple(counts), int(facts["aside"]), int(facts["dropped"]))
     put_aside = None
     if found.quarantined:
-        put_aside = rows.where(aside).select(_as_text(rows).alias(ROW), checks.reasons().alias(REASONS))
+        put_aside = rows.where(aside).select(_to_json_text(rows).alias(ROW), checks.reasons().alias(REASONS))
     return Verdict(found, put_aside, whole=whole)
 
 
 def count_repeated(
     flow: DeltaFlow, rows: DataFrame, target: DataFrame | None, touched: DataFrame | None
 ) -> tuple[CheckCount, ...]:
-    """The `unique` checks, of rows as they are about to be written. Raises ExpectationFailed.
+    """Count what fails the `unique` checks in rows that are about to be written. Raises ExpectationFailed.
 
-    `target`: the rows that are there; those of the same keys, or in the partitions `touched`, are replaced.
+    `target` has the rows that are there already; those with the same keys, or in the partitions `touched`,
+    are about to be replaced and do not count.
     """
     return tuple(
         _count_repeated(flow, one, one.rule, rows, target, touched)
@@ -210,7 +211,7 @@ def _is_stale(rows: DataFrame, checks: RowChecks, one: Expectation) -> Column:
     return newest < F.current_timestamp() - F.make_dt_interval(secs=F.lit(seconds))
 
 
-def _as_text(rows: DataFrame) -> Column:
+def _to_json_text(rows: DataFrame) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     columns: Sequence[str] = [name for name in rows.columns if name != FAILED]

@@ -1,4 +1,4 @@
-"""Which keys, or which partitions, a batch's changes touch."""
+"""Finds the keys, or the partitions, that a batch's changes touch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate) -> DataFrame | None:
-    """The values of `by` that any change touches, before or after, each once; None if that is not known."""
+    """The values of `by` that any change touches, before or after, each once; None if they cannot be
+    found."""
     flow = batch.flow
     moved = [part.name for part in flow.moving if batch.inputs[part.name].moves]
     frames: list[DataFrame] = []
@@ -42,10 +43,11 @@ def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate
 
 
 def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
-    """Keys of rows that went, other than those `seen` to come out, that no row has any more.
+    """Keys of deleted input rows that are neither in `seen` nor in the whole result any more; None: no such
+    key.
 
-    They came out with an earlier version of a pinned table: with the one of today nothing comes out of the
-    rows as they were, nor of the rows as they are. None where there is no such key.
+    The target has them from an earlier version of a pinned table: with today's version neither the old nor
+    the new input rows give them, so comparing both sides of the change does not find them.
     """
     name, by = batch.only.name, batch.by
     if batch.inputs[name].grows or not batch.pinned:
@@ -62,7 +64,7 @@ def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
     left = batch.keep(filter_by_keys(_cast_keys(batch, keys, by).distinct(), seen, by, how="left_anti"))
     if left.isEmpty():
         return None
-    # Another row may have the key: only the whole result shows it.
+    # Another row may still give the key: only the whole result shows it.
     return filter_by_keys(left, filter_by_keys(batch.kept(), left, by, how="left_semi"), by, how="left_anti")
 
 
@@ -93,14 +95,14 @@ def _query_keys(
                 frames[all_name(part.name)] = batch.every(part.name)
         return batch.transform.query(text, frames)
     except TransformFailed as error:
-        batch.whole()  # Raises, if it is the user's own text that is wrong.
+        batch.whole()  # Raises if the user's own SQL is wrong.
         if needed:
             batch.notes.append(f"evaluated as a whole: {error.message}")
         return None
 
 
 def _call_for_keys(batch: BatchInputs, name: str) -> list[DataFrame]:
-    """A function over each side of a change, with the other inputs as they were before or are after."""
+    """Call the function over each side of a change, with the rows of the other inputs before and after."""
     others = {
         part.name: batch.now(part.name) if part.snapshot else batch.every(part.name)
         for part in batch.flow.read
@@ -114,7 +116,7 @@ def _call_for_keys(batch: BatchInputs, name: str) -> list[DataFrame]:
 
 
 def _keys_of_deleted_rows(batch: BatchInputs, name: str) -> DataFrame | None:
-    """The keys of rows that went, where a function leaves these columns of its input as they are."""
+    """The keys of deleted input rows; None unless the function passes the key columns on unchanged."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if not has_plan(batch.whole()):
@@ -128,7 +130,7 @@ def _keys_of_deleted_rows(batch: BatchInputs, name: str) -> DataFrame | None:
 
 
 def _cast_keys(batch: BatchInputs, frame: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Only `by`, of the types that the transform gives over the whole."""
+    """Only the columns `by`, cast to their types in the whole result."""
     from pyspark.sql import functions as F  # noqa: N812
 
     types = {field.name.casefold(): field.dataType for field in batch.whole().schema.fields}

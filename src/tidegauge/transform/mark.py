@@ -1,7 +1,7 @@
-"""Rows of a database table, each marked with the checks that it fails, while they are read.
+"""Marks each row of a database table with the checks that it fails, while the rows are read.
 
-A record batch goes through one query of DuckDB inside this process, or inside a task of Spark's; only the
-marks come out of it, so a row's own values are never touched. NULL passes every check but `not_null`.
+Each record batch goes through one query of DuckDB, in this process or in a Spark task. The query returns only
+the marks, so a row's own values never change. NULL passes every check but `not_null`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 def check_marks(expect: Sequence[Expectation], layout: Layout) -> None:
-    """Raises ExpectationFailed, with the place, for a check that rows of this layout cannot be asked."""
+    """Raises ExpectationFailed, with the place, for a check that does not fit rows of this layout."""
     if not expect:
         return
     for one in expect:
@@ -64,7 +64,7 @@ def _check_columns(one: Expectation, layout: Layout) -> None:
 
 
 def _check_names(first: Expectation, layout: Layout) -> None:
-    """DuckDB takes names that differ in case for one."""
+    """Refuse column names that differ only in case, which DuckDB takes for one, and Tidegauge's own names."""
     seen: set[str] = set()
     for field in layout.fields:
         folded = field.name.casefold()
@@ -80,7 +80,7 @@ def _check_names(first: Expectation, layout: Layout) -> None:
 
 
 def mark_rows(batch_data: BatchData, expect: Sequence[Expectation]) -> BatchData:
-    """The batch, with its rows marked beside; keys that are to go are not checked."""
+    """The batch with its marked rows in `checked`; keys to delete are not checked."""
     if not expect or not isinstance(batch_data, BatchRows) or isinstance(batch_data, KeysToDelete):
         return batch_data
     layout, marks = batch_data.layout, Marks.of(expect)
@@ -97,7 +97,7 @@ def mark_rows(batch_data: BatchData, expect: Sequence[Expectation]) -> BatchData
 
 @dataclass(frozen=True)
 class MarkedSplit:
-    """`model.batch_data.Split`: another one, whose rows have FAILED and ROW besides."""
+    """Another split (`model.batch_data.Split`), whose rows also have the columns FAILED and ROW."""
 
     split: Split
     layout: Layout
@@ -125,7 +125,7 @@ class Marker:
         self._connection.close()
 
     def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with FAILED and ROW."""
+        """The rows with the columns FAILED and ROW added."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -142,7 +142,7 @@ class Marker:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def find_failed(self, batch: pa.RecordBatch) -> pa.Array:
-        """FAILED of each row."""
+        """The column FAILED: for each row the bits of the checks that it fails."""
         import duckdb
         import pyarrow as pa
 
@@ -158,7 +158,7 @@ class Marker:
         return found.combine_chunks().cast(pa.int64())
 
     def _explain(self, error: duckdb.Error) -> ExpectationFailed:
-        """Which of the checks it was that could not be asked of a row."""
+        """The error where DuckDB cannot evaluate a predicate; it names the predicates that it may be."""
         said = str(error).splitlines()[0]
         named = [one for one in self._marks.checks if isinstance(one.rule, Predicate)]
         which = named[0].name if len(named) == 1 else ", ".join(one.name for one in named)
@@ -193,21 +193,23 @@ def _connect() -> duckdb.DuckDBPyConnection:
 
 
 def _write_query(connection: duckdb.DuckDBPyConnection, marks: Marks, schema: pa.Schema) -> str:
-    """Raises ExpectationFailed for a check that does not fit the columns."""
+    """The query that computes FAILED. Raises ExpectationFailed for a check that does not fit the columns."""
     connection.register(_ROWS, schema.empty_table())
     described = connection.execute(f"DESCRIBE {_ROWS}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described}
     parts = []
     for at, one in enumerate(marks.checks):
-        wrong = _fails(connection, one, types)
+        wrong = _make_failure_condition(connection, one, types)
         if wrong is not None:
             parts.append(f"CASE WHEN {wrong} THEN {1 << at} ELSE 0 END")
     connection.unregister(_ROWS)
     return f"SELECT CAST({' + '.join(parts) or '0'} AS BIGINT) FROM {_ROWS}"
 
 
-def _fails(connection: duckdb.DuckDBPyConnection, one: Expectation, types: dict[str, str]) -> str | None:
-    """SQL that is true of a row that fails; None: another table tells."""
+def _make_failure_condition(
+    connection: duckdb.DuckDBPyConnection, one: Expectation, types: dict[str, str]
+) -> str | None:
+    """SQL that is true for a row that fails the check; None for a check that needs more than the row."""
 
     def column(name: str) -> tuple[str, str]:
         found = _find(one, name, list(types))
@@ -233,7 +235,7 @@ def _fails(connection: duckdb.DuckDBPyConnection, one: Expectation, types: dict[
             )
         case Matches(name, pattern):
             _try_pattern(connection, one, pattern)
-            return f"NOT regexp_full_match(CAST({column(name)[0]} AS VARCHAR), {_text(pattern)})"
+            return f"NOT regexp_full_match(CAST({column(name)[0]} AS VARCHAR), {_quote_text(pattern)})"
         case ForeignKey() | Unique() | RowCount() | Fresh():
             return None
 
@@ -263,7 +265,7 @@ def _try_pattern(connection: duckdb.DuckDBPyConnection, one: Expectation, patter
     import duckdb
 
     try:
-        connection.execute(f"SELECT regexp_full_match('', {_text(pattern)})").fetchall()
+        connection.execute(f"SELECT regexp_full_match('', {_quote_text(pattern)})").fetchall()
     except duckdb.Error as error:
         raise ExpectationFailed(
             f"`{one.name}`: '{pattern}' is no regular expression that DuckDB reads:"
@@ -276,16 +278,18 @@ def _try_pattern(connection: duckdb.DuckDBPyConnection, one: Expectation, patter
 def _literals(
     connection: duckdb.DuckDBPyConnection, one: Expectation, texts: Sequence[str], kind: str
 ) -> list[str]:
-    """Texts as values of a column's type. Raises ExpectationFailed where one is none."""
+    """The texts as SQL values of a column's type. Raises ExpectationFailed for one that is no such value."""
     for text in texts:
-        ((known,),) = connection.execute(f"SELECT TRY_CAST({_text(text)} AS {kind}) IS NOT NULL").fetchall()
+        ((known,),) = connection.execute(
+            f"SELECT TRY_CAST({_quote_text(text)} AS {kind}) IS NOT NULL"
+        ).fetchall()
         if not known:
             raise ExpectationFailed(
                 f"`{one.name}`: '{text}' is no {kind}, which the column is",
                 hint="write it as the column has it",
                 place=one.place,
             )
-    return [f"CAST({_text(text)} AS {kind})" for text in texts]
+    return [f"CAST({_quote_text(text)} AS {kind})" for text in texts]
 
 
 def _named_columns(one: Expectation) -> tuple[str, ...]:
@@ -299,7 +303,7 @@ def _named_columns(one: Expectation) -> tuple[str, ...]:
 
 
 def _find(one: Expectation, name: str, columns: Sequence[str]) -> str:
-    """The column as the rows spell it."""
+    """The column's name as the rows spell it. Raises ExpectationFailed where they have no such column."""
     found = {column.casefold(): column for column in columns}.get(name.casefold())
     if found is None:
         raise ExpectationFailed(
@@ -314,5 +318,5 @@ def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"

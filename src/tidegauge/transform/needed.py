@@ -1,4 +1,4 @@
-"""The columns that an output needs of what it is given."""
+"""Checks that a transform returns the columns that its output needs."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.mode import OutputKind
 
-_CALLED = {"key": "key column", "partition_by": "partition column"}
+_COLUMN_KINDS = {"key": "key column", "partition_by": "partition column"}
 
 
 def refuse_without_needed(flow: DeltaFlow, name: str, columns: Sequence[str]) -> None:
-    """Raises TransformFailed where one of them does not come. `name`: who gives these columns, for people."""
+    """Raises TransformFailed where a needed column is not among `columns`. `name` names the transform in
+    messages."""
     given = {column.casefold() for column in columns}
-    for option, column in _needed(flow):
+    for option, column in _find_needed(flow):
         if column.casefold() not in given:
             verb = "has no" if flow.transform is None else "drops the"
             raise TransformFailed(
-                f"{name} {verb} {_CALLED.get(option, 'column')} {column}, which output.{option} names",
+                f"{name} {verb} {_COLUMN_KINDS.get(option, 'column')} {column}, which output.{option} names",
                 hint=f"it gives {', '.join(columns)}",
                 place=flow.output.place,
             )
 
 
-def _needed(flow: DeltaFlow) -> Iterator[tuple[str, str]]:
+def _find_needed(flow: DeltaFlow) -> Iterator[tuple[str, str]]:
     output = flow.output
     if output.mode.needs_key(OutputKind.DELTA):
         yield from (("key", column) for column in output.key)

@@ -1,4 +1,4 @@
-"""What makes SQL give another result for the same inputs: random functions and clocks. No Spark."""
+"""Finds what makes SQL give another result for the same inputs: random functions and clocks. No Spark."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ FOR_CLOCK = (
 )
 _CLOCKS = (exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.Localtimestamp)
 _BARE = {"current_date", "current_time", "current_timestamp"}
-"""Those that Spark takes without parentheses too, where no column has that name."""
+"""Clock functions that Spark also takes without parentheses, where no column has that name."""
 
 
 def follows_clock(flow: DeltaFlow) -> bool:
-    """Whether every row is computed again in each batch, so that all have the time of the batch."""
+    """Whether each batch computes every row again, so that all rows have the time of the batch."""
     return flow.output.mode.facts.replaces_all or (
         flow.evaluate is Evaluate.WHOLE and not flow.output.mode.facts.only_adds
     )
 
 
 def refuse_nondeterminism(flow: DeltaFlow, columns: Columns) -> None:
-    """Raises TransformFailed, with the place, for random functions, and for clocks by which rows go stale."""
+    """Raises TransformFailed, with the place, for random functions, and for clocks that let rows go stale."""
     transform = flow.transform
     if flow.allow_nondeterministic or not isinstance(transform, Sql):
         return
@@ -73,13 +73,14 @@ def _refuse_random(text: str, query: exp.Query, place: Path | None) -> None:
 
 
 def find_random_in(text: str) -> str | None:
-    """The function that gives another value each time."""
+    """The name of a random function in the SQL; None: there is none."""
     token = _find_random(text, ())
     return None if token is None else token.text
 
 
 def find_clock_in(node: exp.Expr, columns: Collection[str]) -> str | None:
-    """The function that reads the clock; `columns`: what is none, though it has such a name."""
+    """The name of a function in the node that reads the clock; None: there is none. `columns` are columns,
+    even if they are named like a clock."""
     there = {column.lower() for column in columns}
     return next((name for one in node.walk() if (name := _clock_name(one, there)) is not None), None)
 

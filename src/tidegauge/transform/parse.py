@@ -1,4 +1,4 @@
-"""From the text of a transform to one query over its inputs, with CTEs put in where they are read."""
+"""Parse the text of a transform into one query over its inputs, with CTEs inlined where they are read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tidegauge.errors import Place, TransformFailed
 
 DIALECT = "spark"
 RECURSIVE = "tidegauge_recursive"
-"""In a query's meta: one of its CTEs reads itself, and none was written out."""
+"""Key in a query's `meta`: a CTE is recursive or names its columns, so no CTE was inlined."""
 
 
 def parse_transform(text: str, *, inputs: Sequence[str], place: Path | None = None) -> exp.Query:
-    """Raises TransformFailed for everything but one query that reads inputs alone."""
+    """Parse a transform and inline its CTEs. Raises TransformFailed for anything but one query that reads
+    only inputs."""
     query = _statement(text, place)
     query = inline_ctes(query)
     known = {name.lower() for name in inputs}
@@ -41,12 +42,12 @@ def parse_transform(text: str, *, inputs: Sequence[str], place: Path | None = No
 
 
 def parse(text: str, place: Path | None = None) -> exp.Query:
-    """The query as it is: CTEs stay."""
+    """Parse a query and keep its CTEs. Raises TransformFailed for anything but one query."""
     return _statement(text, place)
 
 
 def is_readable(text: str) -> bool:
-    """Whether it can be parsed here. Spark may take what this parser does not know."""
+    """Whether sqlglot can parse the text. Spark may accept SQL that sqlglot does not know."""
     try:
         sqlglot.parse(text, dialect=DIALECT)
     except (ParseError, TokenError):
@@ -55,7 +56,7 @@ def is_readable(text: str) -> bool:
 
 
 def count_reads(node: exp.Expr, name: str) -> int:
-    """How often a table of this name stands in it."""
+    """How often the node reads a table of this name."""
     return sum(
         isinstance(table.this, exp.Identifier) and table.name.lower() == name.lower()
         for table in node.find_all(exp.Table)
@@ -138,7 +139,8 @@ def fail(
 
 
 def place_in(cause: str, text: str, start: int | None, file: Path | None) -> tuple[str, Place | None]:
-    """The place in the file of a character of its text; without a file it is said with the cause."""
+    """The cause, and the place in the file of the character `start` of the text; without a file the cause
+    itself says line and column."""
     line = text.count("\n", 0, start) + 1 if start is not None else 1
     column = start - (text.rfind("\n", 0, start) + 1) + 1 if start is not None else 1
     if file is not None:

@@ -1,4 +1,4 @@
-"""What a predicate of `expect:` may say, and which columns the other checks need. No Spark."""
+"""Checks what a predicate of `expect:` may say, and that the columns of other checks exist. No Spark."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from tidegauge.transform.scope import Columns
 
 
 def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
-    """Raises ExpectationFailed, with the place. `inputs`: the columns of each."""
-    columns = _columns_out(flow, inputs) if flow.expect else None
+    """Raises ExpectationFailed, with the place, for a check that does not fit the flow's rows. `inputs` has
+    the columns of each known input."""
+    columns = _find_result_columns(flow, inputs) if flow.expect else None
     for one in flow.expect:
         if isinstance(one.rule, Predicate):
             _check_predicate(one, one.rule.sql, columns)
@@ -28,8 +29,8 @@ def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
                 find_column(one, name, columns)
 
 
-def _columns_out(flow: DeltaFlow, inputs: Columns) -> Collection[str] | None:
-    """The columns that the rows will have; None where only Spark knows."""
+def _find_result_columns(flow: DeltaFlow, inputs: Columns) -> Collection[str] | None:
+    """The columns that the rows will have; None where only Spark knows them."""
     if any(part.name not in inputs for part in flow.read):
         return None
     match flow.transform:
@@ -42,7 +43,7 @@ def _columns_out(flow: DeltaFlow, inputs: Columns) -> Collection[str] | None:
 
 
 def columns_of(expectation: Expectation) -> tuple[str, ...]:
-    """Those that a check names; of a predicate only Spark knows them."""
+    """The columns that a check names; none for a predicate, whose columns only Spark knows."""
     match expectation.rule:
         case ForeignKey(columns=columns) | Unique(columns=columns):
             return columns
@@ -55,7 +56,8 @@ def columns_of(expectation: Expectation) -> tuple[str, ...]:
 
 
 def find_column(expectation: Expectation, name: str, columns: Collection[str]) -> tuple[str, ...]:
-    """The column as the rows spell it; of a field inside one, the way to it."""
+    """The column as the rows spell it; for a field inside a struct, the path to it. Raises ExpectationFailed
+    where the rows have no such column."""
     spelled = {column.casefold(): column for column in columns}
     if name.casefold() in spelled:
         return (spelled[name.casefold()],)

@@ -1,7 +1,7 @@
-"""What Spark's own plan of a Python transform proves about it.
+"""Proves from Spark's plan how a Python transform can be evaluated.
 
-A function is code, and only what it returns can be read: the plan of its frame, up to its inputs' views.
-Every question here is answered "no" where the plan holds something that is not known to be harmless.
+A function is code; what can be read is the plan of the frame that it returns, down to its inputs' views.
+Where the plan has anything that is not known to be harmless, nothing is proven.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegauge.transform.spark_plan import analyzed_plan, each, id_of, ids_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_THROUGH = {
+_PASS_ROWS = {
     "SubqueryAlias",
     "View",
     "ResolvedHint",
@@ -26,36 +26,39 @@ _THROUGH = {
     "RebalancePartitions",
     "CTERelationDef",
 }
-"""They give the rows of their only child."""
+"""Plan nodes that pass on the rows of their only child."""
 _BY_ROWS = {"MapInPandas", "MapInArrow", "PythonMapInArrow"}
 
 
 @dataclass(frozen=True)
 class Proof:
     rows: str | None
-    """Why the transform is not known to go row by row; None: it does."""
+    """Why the transform is not proven to go row by row; None: it does."""
     keys: str | None
-    """Why it is not known that a change touches no other keys than those that it comes out with."""
+    """Why it is not proven that a change only touches the keys that the transform gives over the changed
+    rows; None: it is."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What is known of a part of the plan."""
+    """What is known of a node of the plan with all below it."""
 
     moving: frozenset[str] = frozenset()
-    """Inputs below that change."""
+    """Names of the moving inputs below it."""
     hidden: frozenset[int] = frozenset()
-    """Columns whose value over a change alone need not be the one over the whole."""
+    """Ids of columns whose value over changed rows alone may differ from the one over all rows."""
     equal: frozenset[frozenset[int]] = frozenset()
-    """Pairs of columns that a FULL join has made equal, where both are there."""
+    """Pairs of ids of columns that a FULL join compares: equal where both sides have a row."""
     rows: str | None = None
+    """As in `Proof`, and so is `keys`."""
     keys: str | None = None
 
 
 def prove(
     frame: DataFrame, *, inputs: Mapping[str, str], moving: Collection[str], by: Sequence[str]
 ) -> Proof:
-    """`inputs`: which input each view stands for; `by`: the columns that keys consist of."""
+    """Prove what can be proven about a transform's frame. `inputs` has for each view the name of its input;
+    `by` are the key columns."""
     reader = _Reader(inputs, moving)
     plan = analyzed_plan(frame)
     part = reader.part(plan)
@@ -87,28 +90,28 @@ class _Reader:
             one, part = self._shared[plan.cteId()]
             return replace(part, hidden=_map_hidden(part, one, plan), equal=frozenset())
         below = [self.part(child) for child in each(plan.children())]
-        part = self._over(name, plan, below)
+        part = self._read_node(name, plan, below)
         if any(self.part(query).moving for query in each(plan.subqueries())):
             return _add_reason(part, "it has a subquery", both=True)
         return part if part.moving else _Part()
 
-    def _over(self, name: str, plan: Any, below: list[_Part]) -> _Part:
-        """What is known of a node, by what is known of those below it."""
+    def _read_node(self, name: str, plan: Any, below: list[_Part]) -> _Part:
+        """What is known of a node, given what is known of the nodes below it."""
         if not any(part.moving for part in below):
             return _Part()
         if name == "Join":
-            return _join(plan, *below)
+            return _read_join(plan, *below)
         if name == "Union":
-            return _union(plan, below)
-        if len(below) == 1 and (found := _over_one(name, plan, below[0])) is not None:
+            return _read_union(plan, below)
+        if len(below) == 1 and (found := _read_single_child(name, plan, below[0])) is not None:
             return found
         merged = frozenset().union(*(part.moving for part in below))
         return _add_reason(_Part(merged), f"it has a {_to_words(name)}", both=True)
 
 
-def _over_one(name: str, plan: Any, part: _Part) -> _Part | None:
-    """The same for a node with one child; None for one that nothing is known of."""
-    if name in _THROUGH:
+def _read_single_child(name: str, plan: Any, part: _Part) -> _Part | None:
+    """What is known of a node with one child; None for an unknown kind of node."""
+    if name in _PASS_ROWS:
         return part
     if name in _BY_ROWS:
         why = "it maps what a join or an aggregate gives"
@@ -118,11 +121,11 @@ def _over_one(name: str, plan: Any, part: _Part) -> _Part | None:
         case "Project":
             return replace(part, hidden=_find_hidden(plan.projectList(), part), equal=frozenset())
         case "Filter":
-            return _choose_rows(plan.condition(), part, "filters")
+            return _read_row_choice(plan.condition(), part, "filters")
         case "Generate":
-            return _choose_rows(plan.generator(), part, "explodes")
+            return _read_row_choice(plan.generator(), part, "explodes")
         case "Aggregate":
-            return _aggregate(plan, part)
+            return _read_aggregate(plan, part)
         case "Distinct":
             return _add_reason(part, "it removes duplicates", rows=True)
         case "Deduplicate" if ids_of(plan.keys()) == ids_of(plan.output()):
@@ -131,14 +134,15 @@ def _over_one(name: str, plan: Any, part: _Part) -> _Part | None:
             return None
 
 
-def _choose_rows(expression: Any, part: _Part, does: str) -> _Part:
-    """Whether a row comes out hangs on a value: it has to be the same over a change alone."""
+def _read_row_choice(expression: Any, part: _Part, does: str) -> _Part:
+    """What is known of a node that keeps or repeats rows by an expression, whose value has to be the same
+    over changed rows alone."""
     if _is_known(expression, part):
         return part
     return _add_reason(part, f"it {does} by a column that a join or an aggregate gives")
 
 
-def _join(plan: Any, left: _Part, right: _Part) -> _Part:
+def _read_join(plan: Any, left: _Part, right: _Part) -> _Part:
     kind = plan.joinType().toString()
     part = _Part(
         left.moving | right.moving,
@@ -154,19 +158,20 @@ def _join(plan: Any, left: _Part, right: _Part) -> _Part:
     if not all(_is_known(condition, part) for condition in conditions):
         part = _add_reason(part, "it joins by a column that a join or an aggregate gives")
     if left.moving and kind in ("RightOuter", "FullOuter"):
-        part = _fill_up(part, plan.left())
+        part = _hide_filled(part, plan.left())
     if right.moving and kind in ("LeftOuter", "FullOuter"):
-        part = _fill_up(part, plan.right())
-    return _by_join_kind(kind, part, conditions, right_moves=bool(right.moving))
+        part = _hide_filled(part, plan.right())
+    return _apply_join_kind(kind, part, conditions, right_moves=bool(right.moving))
 
 
-def _fill_up(part: _Part, side: Any) -> _Part:
-    """An outer join puts NULLs where this side has no match, which a change alone does not show."""
+def _hide_filled(part: _Part, side: Any) -> _Part:
+    """Hide the columns of the side that an outer join fills with NULLs: changed rows alone do not show where
+    it has no match."""
     found = _add_reason(part, "an outer join fills up what changes", rows=True)
     return replace(found, hidden=found.hidden | ids_of(side.output()))
 
 
-def _by_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_moves: bool) -> _Part:
+def _apply_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_moves: bool) -> _Part:
     match kind:
         case "Inner" | "Cross" | "LeftOuter" | "RightOuter":
             return part
@@ -182,7 +187,7 @@ def _by_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_moves:
             return _add_reason(part, f"it has a {kind} join", both=True)
 
 
-def _union(plan: Any, below: list[_Part]) -> _Part:
+def _read_union(plan: Any, below: list[_Part]) -> _Part:
     part = _Part(
         frozenset().union(*(one.moving for one in below)),
         rows=next((one.rows for one in below if one.rows), None),
@@ -195,7 +200,7 @@ def _union(plan: Any, below: list[_Part]) -> _Part:
     return replace(part, hidden=frozenset(hidden))
 
 
-def _aggregate(plan: Any, part: _Part) -> _Part:
+def _read_aggregate(plan: Any, part: _Part) -> _Part:
     grouped = all(_is_known(one, part) for one in each(plan.groupingExpressions()))
     found = _add_reason(part, "it has an aggregate", rows=True)
     if not grouped:
@@ -203,13 +208,13 @@ def _aggregate(plan: Any, part: _Part) -> _Part:
     hidden = {
         id_of(one)
         for one in each(plan.aggregateExpressions())
-        if not _is_known(one, part) or _holds(one, "AggregateExpression")
+        if not _is_known(one, part) or _contains(one, "AggregateExpression")
     }
     return replace(found, hidden=frozenset(hidden), equal=frozenset())
 
 
 def _add_reason(part: _Part, why: str, *, rows: bool = False, both: bool = False) -> _Part:
-    """One more reason: against `keys`, against `rows`, or against both. The first one stays."""
+    """Add a reason against `keys`, or with `rows` against rows, or against both; an earlier reason stays."""
     return replace(
         part,
         rows=part.rows or (why if rows or both else None),
@@ -224,7 +229,7 @@ def _find_hidden(expressions: Any, part: _Part) -> frozenset[int]:
 
 
 def _is_joined(expression: Any, part: _Part) -> bool:
-    """Whether it is the key that a FULL join is by: from whichever side has it."""
+    """Whether the expression is the key of a FULL join, taken from whichever side has it."""
     if expression.nodeName() != "Alias" or expression.child().nodeName() != "Coalesce":
         return False
     columns = list(each(expression.child().children()))
@@ -247,12 +252,12 @@ def _find_equal(conditions: Iterable[Any]) -> Iterator[frozenset[int]]:
 
 
 def _is_known(expression: Any, part: _Part) -> bool:
-    """Whether its value over a change alone is the one over the whole."""
+    """Whether the expression has the same value over changed rows alone as over all rows."""
     return not part.hidden or not (ids_of(expression.references().toSeq()) & part.hidden)
 
 
-def _holds(expression: Any, name: str) -> bool:
-    return expression.nodeName() == name or any(_holds(one, name) for one in each(expression.children()))
+def _contains(expression: Any, name: str) -> bool:
+    return expression.nodeName() == name or any(_contains(one, name) for one in each(expression.children()))
 
 
 def _map_hidden(part: _Part, one: Any, other: Any) -> frozenset[int]:
@@ -261,5 +266,5 @@ def _map_hidden(part: _Part, one: Any, other: Any) -> frozenset[int]:
 
 
 def _to_words(name: str) -> str:
-    """GlobalLimit: global limit."""
+    """The name of a plan node in words: `GlobalLimit` becomes `global limit`."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()

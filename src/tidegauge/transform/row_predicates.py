@@ -1,4 +1,4 @@
-"""What a predicate on the rows of a sync may say. DuckDB, which will evaluate it, reads it as well."""
+"""Checks what a predicate on the rows of a sync may say. DuckDB, which will evaluate it, also parses it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _CLOCKS = frozenset(
     | {"current_localtime", "current_localtimestamp", "now", "today", "get_current_time"}
     | {"get_current_timestamp", "transaction_timestamp"}
 )
-"""Some of them stand without brackets, and some are said to be constant."""
+"""Names of clock functions: some need no brackets, and some are constant by DuckDB's own catalogue."""
 
 
 def find_fault(
     connection: duckdb.DuckDBPyConnection, one: Expectation, sql: str, columns: Collection[str]
 ) -> ExpectationFailed | None:
-    """Why one row alone does not tell whether the predicate is true; None: it does, as far as can be read."""
+    """The error for a predicate that cannot be parsed, or that one row alone does not decide; None: no fault
+    was found."""
     ((text,),) = connection.execute(
         "SELECT json_serialize_sql(?)", [f"SELECT 1 WHERE (\n{sql}\n)"]
     ).fetchall()

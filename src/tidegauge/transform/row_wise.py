@@ -1,4 +1,4 @@
-"""Whether a query is row-wise: what it makes of some rows and of others is what it makes of both together."""
+"""Checks that a query is row-wise: over two sets of rows together it gives what it gives over each one."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SELECT = (
 
 
 def check_row_wise(query: exp.Expr, moving: Collection[str]) -> None:
-    """Raises Unclear unless it reads exactly one table of `moving`, once, and row by row.
+    """Raises Unclear unless the query reads exactly one table of `moving`, once, and row by row.
 
-    Everything else it reads does not change, so any query of that may be joined or used in an expression.
+    Its other tables do not change, so any query over them may be joined or used in an expression.
     """
     if query.meta.get(RECURSIVE):
         raise Unclear("a CTE that is recursive, or names its columns")
@@ -44,7 +44,7 @@ def _read_twice(query: exp.Expr, moving: Collection[str]) -> str | None:
 
 
 def moving_tables(node: exp.Expr, moving: Collection[str]) -> list[str]:
-    """The moving inputs that it reads, as often as it does."""
+    """The moving inputs that the node reads, once for each time that it reads them."""
     names = {name.lower(): name for name in moving}
     return [
         names[table.name.lower()]
@@ -73,7 +73,7 @@ def _expressions_of(select: exp.Select) -> list[exp.Expr]:
 
 
 def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
-    """Raises Unclear for a window function, or a subquery in an expression over what moves."""
+    """Raises Unclear for a window function, or a subquery over a moving input in an expression."""
     for each in _expressions_of(select):
         if isinstance(each, exp.QueryTransform):
             raise Unclear("TRANSFORM by a script")
@@ -84,7 +84,7 @@ def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
 
 
 def refuse_hidden_total(select: exp.Select) -> None:
-    """Raises Unclear if it may be one row over everything: aggregates without GROUP BY, known or not."""
+    """Raises Unclear if the SELECT has, or may have, aggregates without GROUP BY: one row over all rows."""
     for each in select.expressions:
         if name := aggregate(each):
             raise Unclear(f"{name} without GROUP BY")
@@ -98,7 +98,7 @@ def _check(query: exp.Expr, moving: Collection[str]) -> None:
         only(query, "this", "alias", "order")
         return _check(query.this, moving)
     if not isinstance(query, exp.Select):
-        raise Unclear(_set_operation(query))
+        raise Unclear(_name_set_operation(query))
     for name, why in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
         if query.args.get(name):
             raise Unclear(why)
@@ -140,7 +140,7 @@ def _check_moving(node: exp.Expr, moving: Collection[str]) -> bool:
     return True
 
 
-def _set_operation(query: exp.Expr) -> str:
+def _name_set_operation(query: exp.Expr) -> str:
     if isinstance(query, exp.Union):
         return "UNION" if query.args.get("distinct") else "UNION ALL"
     return query.key.upper()

@@ -12,8 +12,8 @@ from sqlglot import exp
 from tidegauge.transform.clause import Missing, Unclear, alternatives, conjuncts, only, own, quoted
 
 Columns = Mapping[str, Sequence[str] | Mapping[str, str]]
-"""Of each input that is known: its columns' names, or names with their types in Spark's words, which finds
-more: FULL joins on columns of equal type are then evaluated by key."""
+"""The columns of each known input: their names, or names with Spark types. With types more can be evaluated
+by key: FULL joins on columns of equal type."""
 
 
 class JoinKind(StrEnum):
@@ -34,9 +34,9 @@ class Part:
     node: exp.Table | exp.Subquery
     kind: JoinKind
     seen: frozenset[str]
-    """The parts that its condition can read."""
+    """Aliases of the parts that its join condition can read."""
     on: list[exp.Expr] = field(default_factory=list)
-    """Each must hold."""
+    """The conditions that it is joined on, all of which must hold."""
     names: Mapping[str, str | None] | None = None
     """Its columns in order, in lower case, with types where they are known; None: not known."""
 
@@ -45,20 +45,20 @@ class Part:
 
 
 class Scope:
-    """Raises Unclear for a FROM that is not understood."""
+    """The parts of one SELECT's FROM. Raises Unclear for a FROM that is not understood."""
 
     def __init__(self, select: exp.Select, columns: Columns) -> None:
         self.select = select
         self.columns = columns
         self.parts: list[Part] = []
         self.merged: dict[str, exp.Expr] = {}
-        """Columns of USING: what an unqualified name means."""
+        """For each column of a USING, the expression that its unqualified name means."""
         self.crossed = False
         if (start := select.args.get("from_")) is None:
             raise Unclear("a SELECT without FROM")
         self._add(start.this, JoinKind.FIRST)
         for join in select.args.get("joins") or ():
-            self._join(join)
+            self._read_join(join)
 
     def _add(self, node: exp.Expr, kind: JoinKind) -> Part:
         names: Mapping[str, str | None] | None
@@ -79,7 +79,7 @@ class Scope:
         self.parts.append(Part(name, node, kind, seen, names=names))
         return self.parts[-1]
 
-    def _join(self, join: exp.Join) -> None:
+    def _read_join(self, join: exp.Join) -> None:
         only(join, "this", "side", "kind", "on", "using")
         side, kind = join.side, join.kind
         if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
@@ -96,9 +96,9 @@ class Scope:
         if on := join.args.get("on"):
             part.on = [self.qualify(each) for each in conjuncts(on)]
         for column in join.args.get("using") or ():
-            self._use(column.name.lower(), before, part)
+            self._merge_column(column.name.lower(), before, part)
 
-    def _use(self, name: str, before: Sequence[Part], part: Part) -> None:
+    def _merge_column(self, name: str, before: Sequence[Part], part: Part) -> None:
         left = self.merged.get(name)
         if left is None:
             owners = [each for each in before if each.names is None or name in each.names]
@@ -141,7 +141,7 @@ class Scope:
         return frozenset(str(self._qualifier(each)) for each in columns)
 
     def is_ambiguous(self, node: exp.Expr) -> bool:
-        """Whether it holds a column that more than one part may have, or a subquery."""
+        """Whether the expression has a column that more than one part may have, or a subquery."""
         return any(
             isinstance(each, exp.Query) or (isinstance(each, exp.Column) and self._qualifier(each) is None)
             for each in own(node)
@@ -171,30 +171,31 @@ class Scope:
         return [each for each in seen if each.names is None or name in each.names]
 
     def find_output(self, want: str | int) -> exp.Expr:
-        """What the SELECT gives under a name, or at a place, qualified. Raises Missing if nothing."""
+        """The expression that the SELECT returns under a name or at an index, qualified. Raises Missing if
+        there is none."""
         items = self.select.expressions
         if isinstance(want, int):
             if not any(each.is_star for each in items):
-                return self._without_aliases(items[want])
+                return self._qualify_item(items[want])
             names = output_names(self.select, self.columns)
             if names is None or (name := names[want]) is None:
                 raise Unclear("a UNION of SELECT *, whose columns are not known")
             want = name
         for each in items:
             if not each.is_star and output_name(each) == want.lower():
-                return self._without_aliases(each)
+                return self._qualify_item(each)
         if any(makes_columns(each) for each in items) or self.select.args.get("laterals"):
             raise Unclear(f"{want} may be a column that a generator makes")
-        return self.qualify(self._from_star(want))
+        return self.qualify(self._find_in_star(want))
 
-    def _from_star(self, want: str) -> exp.Expr:
+    def _find_in_star(self, want: str) -> exp.Expr:
         name = want.lower()
         for each in self.select.expressions:
             if not each.is_star:
                 continue
             star = each.this if isinstance(each, exp.Column) else each
             only(star, "except_")
-            if name in _dropped(star):
+            if name in _find_excepted(star):
                 continue
             if not isinstance(each, exp.Column):
                 if name in self.merged or self._owners(name):
@@ -208,8 +209,9 @@ class Scope:
                 return self.part(alias).column(want)
         raise Missing(want, output_names(self.select, self.columns))
 
-    def _without_aliases(self, item: exp.Expr) -> exp.Expr:
-        """Spark lets an expression read an alias of the same SELECT where no part has such a column."""
+    def _qualify_item(self, item: exp.Expr) -> exp.Expr:
+        """The expression of a SELECT item, qualified. Raises Unclear if it may read an alias of the same
+        SELECT, which Spark allows where no part has such a column."""
         others = [
             each for each in self.select.expressions if isinstance(each, exp.Alias) and each is not item
         ]
@@ -226,7 +228,7 @@ class Scope:
 
 
 def output_name(item: exp.Expr) -> str | None:
-    """In lower case; None for an expression to which only Spark gives a name."""
+    """The name of a SELECT item in lower case; None for an expression that only Spark names."""
     if isinstance(item, exp.Alias):
         return item.alias.lower()
     return item.name.lower() if isinstance(item, exp.Column | exp.Dot) else None
@@ -260,7 +262,7 @@ def _expand_star(select: exp.Select, item: exp.Expr, columns: Columns) -> list[s
     parts = _parts_of_star(scope, item)
     if not parts or select.args.get("laterals") or (scope.merged and len(parts) > 1):
         return None
-    dropped = _dropped(item.this if isinstance(item, exp.Column) else item)
+    dropped = _find_excepted(item.this if isinstance(item, exp.Column) else item)
     found: list[str] = []
     for part in parts:
         if part.names is None:
@@ -276,7 +278,7 @@ def _parts_of_star(scope: Scope, item: exp.Expr) -> list[Part]:
     return [part for part in parts if part.alias == item.table.lower() and not item.db]
 
 
-def _dropped(star: exp.Expr) -> set[str]:
+def _find_excepted(star: exp.Expr) -> set[str]:
     """The columns that `* EXCEPT (…)` leaves out."""
     return {column.name.lower() for column in star.args.get("except_") or ()}
 
@@ -291,7 +293,7 @@ def _input_columns(columns: Columns, table: str) -> dict[str, str | None] | None
 
 
 def _query_columns(query: exp.Expr, columns: Columns) -> dict[str, str | None] | None:
-    """A query's columns with the types of those that are only passed on; None if they are not known."""
+    """A query's columns, with types for those that it passes on unchanged; None if they are not known."""
     names = output_names(query, columns)
     if names is None or not all(names):
         return None
@@ -308,7 +310,7 @@ def _query_columns(query: exp.Expr, columns: Columns) -> dict[str, str | None] |
 
 
 def makes_columns(item: exp.Expr) -> bool:
-    """Whether it is a generator whose columns have names that the SELECT does not show."""
+    """Whether the item is a generator that makes columns whose names the SELECT does not show."""
     if isinstance(item, exp.Anonymous):
         return item.name.lower() in ("inline_outer", "json_tuple")
     return isinstance(item, exp.Aliases | exp.Explode | exp.Inline | exp.QueryTransform | exp.Stack)

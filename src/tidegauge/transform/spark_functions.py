@@ -1,4 +1,4 @@
-"""Which of Spark's functions are random, read the clock, or look at more than one row."""
+"""Knows which of Spark's functions are random, read the clock, or look at more than one row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANCE = frozenset(
         "uuid",
     ]
 )
-"""Another value each time they are asked."""
+"""Functions whose value for the same row may be another one each time."""
 CLOCK = frozenset(
     [
         "curdate",
@@ -51,13 +51,13 @@ _AGGREGATES = frozenset(
         "try_sum",
     ]
 )
-"""Those that sqlglot does not know for one, besides all with `_agg` in their names."""
+"""Aggregates that sqlglot does not know as such, besides all with `_agg` in their names."""
 _WINDOWS = frozenset(["session_window", "window", "window_time"])
-"""They put one row under several keys, or make a column that the SELECT then reads by the function's name."""
+"""Time windows: they put one row under several keys, or make a column that the SELECT reads by their name."""
 
 
 def aggregate(node: exp.Expr) -> str | None:
-    """The name of an aggregate in it that is not a window function's."""
+    """The name of an aggregate in the node that is no window function; None: there is none."""
     for each in own(node):
         if isinstance(each, exp.AggFunc | exp.Any | exp.All) and not isinstance(each.parent, exp.Window):
             return each.sql_name() if isinstance(each, exp.Func) else each.key.upper()
@@ -71,20 +71,20 @@ def aggregate(node: exp.Expr) -> str | None:
 def window(node: exp.Expr) -> str | None:
     for each in own(node):
         if isinstance(each, exp.Window):
-            return f"window function {_named(each.this)}"
+            return f"window function {_find_function_name(each.this)}"
         if isinstance(each, exp.Anonymous) and each.name.lower() in _WINDOWS:
             return f"time windows by {each.name}"
     return None
 
 
 def unknown(node: exp.Expr) -> str | None:
-    """A function that may be anything, an aggregate too."""
+    """The name of a function that sqlglot does not know, which may be an aggregate; None: there is none."""
     return next((each.name for each in own(node) if isinstance(each, exp.Anonymous)), None)
 
 
 def bare_column(node: exp.Expr) -> bool:
-    """Whether a column, or all of them, stands in it outside of any function that could be an aggregate:
-    Spark then refuses a query that has aggregates and no GROUP BY."""
+    """Whether the node reads a column or a star outside of any function that could be an aggregate: Spark
+    then refuses a query that has aggregates and no GROUP BY."""
     return any(
         isinstance(each, exp.Column | exp.Star) and not _inside_aggregate(each, node) for each in own(node)
     )
@@ -98,7 +98,7 @@ def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
     return False
 
 
-def _named(node: exp.Expr) -> str:
+def _find_function_name(node: exp.Expr) -> str:
     while isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
         node = node.this
     if isinstance(node, exp.Anonymous):

@@ -1,4 +1,4 @@
-"""The plan that Spark has of a frame, as far as the user has written it. Over Spark Connect there is none."""
+"""Reads Spark's plan of a frame, down to the views of the inputs. Over Spark Connect there is no plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def has_plan(frame: DataFrame) -> bool:
 
 
 def analyzed_plan(frame: DataFrame) -> Any:
-    """Java's own object: every node of it says what it is, and what is below."""
+    """The analyzed plan of a frame, as Java's own object."""
     return frame._jdf.queryExecution().analyzed()
 
 
@@ -36,14 +36,14 @@ def find_random(frame: DataFrame) -> str | None:
 def find_clock(frame: DataFrame) -> str | None:
     """A function in the plan that gives the time, such as `current_date`; None: there is none."""
     plan = analyzed_plan(frame)
-    return next(_find_clocks(plan), None) if _TIMES.search(_tree(plan)) else None
+    return next(_find_clocks(plan), None) if _TIMES.search(_draw_tree(plan)) else None
 
 
 def show_plan(frame: DataFrame) -> str:
-    """The plan as text, down to the inputs' views, without what differs from call to call for no reason."""
+    """The plan as text, down to the inputs' views, without ids that differ from call to call."""
     lines: list[str] = []
     depth = None
-    for line in _tree(analyzed_plan(frame)).splitlines():
+    for line in _draw_tree(analyzed_plan(frame)).splitlines():
         indent = len(line) - len(line.lstrip(" :+-"))
         if depth is not None and indent > depth:
             continue
@@ -54,15 +54,16 @@ def show_plan(frame: DataFrame) -> str:
 
 def is_same_plan(one: DataFrame, other: DataFrame) -> bool:
     """Whether two frames of the same call over the same inputs compute the same."""
-    # A frame that the function makes of rows of its own is another one each time: then the text decides.
+    # A frame that the function creates from its own rows never has the same semantics: then the text decides.
     return one.sameSemantics(other) or show_plan(one) == show_plan(other)
 
 
 def find_origins(frame: DataFrame, *, inputs: Mapping[str, str], moving: str) -> dict[str, str]:
-    """By the folded name of a column that comes out: the column of the moving input that it is, unchanged."""
+    """The result columns that are unchanged columns of the moving input: for each casefolded name, the name
+    of the input's column."""
     plan = analyzed_plan(frame)
     there: dict[int, str] = {}
-    for view in _views(plan, inputs):
+    for view in _find_views(plan, inputs):
         if inputs[view.alias()] == moving:
             there |= {id_of(one): one.name() for one in each(view.output())}
     return {one.name().casefold(): there[id_of(one)] for one in each(plan.output()) if id_of(one) in there}
@@ -81,12 +82,12 @@ def ids_of(attributes: Any) -> frozenset[int]:
     return frozenset(id_of(one) for one in each(attributes))
 
 
-def _views(plan: Any, inputs: Mapping[str, str]) -> Iterator[Any]:
+def _find_views(plan: Any, inputs: Mapping[str, str]) -> Iterator[Any]:
     if plan.nodeName() == "SubqueryAlias" and plan.alias() in inputs:
         yield plan
         return
     for child in each(plan.children()):
-        yield from _views(child, inputs)
+        yield from _find_views(child, inputs)
 
 
 def _find_random(plan: Any) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _find_random(plan: Any) -> Iterator[str]:
         yield from _find_random(below)
 
 
-def _tree(plan: Any) -> str:
+def _draw_tree(plan: Any) -> str:
     return str(plan.treeString(False, False, _MANY_FIELDS, False, False))
 
 
@@ -123,6 +124,6 @@ def _find_random_in(expression: Any) -> Iterator[str]:
     for one in below:
         yield from _find_random_in(one)
     if not below and not expression.deterministic():
-        # A function of the user's own has a name of its own.
+        # A Python UDF has the name that the user gave it.
         mine = expression.nodeName() == "PythonUDF"
         yield f"{expression.name() if mine else expression.prettyName()}()"

@@ -1,4 +1,4 @@
-"""What a transform's SQL says, from its text alone. No Spark."""
+"""Finds how a transform's SQL can be evaluated, from its text alone. No Spark."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["Columns", "Reading", "read_sql"]
 @dataclass(frozen=True)
 class Reading:
     evaluate: Evaluate
-    """`rows`, `keys` or `whole`: what the SQL allows at best, for the columns asked for."""
+    """`rows`, `keys` or `whole`: the cheapest evaluation that the SQL allows."""
     why: str
-    """One clause: `window function ROW_NUMBER`, `self-join of orders`."""
+    """The reason as one clause, such as `window function ROW_NUMBER` or `self-join of orders`."""
 
 
 def read_sql(
@@ -38,17 +38,18 @@ def read_sql(
     columns: Columns | None = None,
     kind: str = "key",
 ) -> Reading:
-    """`by`: the output columns that must be found, of this `kind`: `key` or `partition`.
+    """Find how the SQL can be evaluated. `by` are the output's key or partition columns, which the SQL has to
+    return; `kind` names them in messages: `key` or `partition`.
 
-    Raises TransformFailed, with the place in the text, for what does not parse, is no query or several
-    statements, reads no input or a table that is none, or drops a column of `by`.
+    Raises TransformFailed, with the place in the text, for SQL that does not parse, is no query or several
+    statements, reads no input or a table that is no input, or drops a column of `by`.
     """
     query = parse_transform(text, inputs=inputs, place=place)
     _refuse_dropped(query, by, columns or {}, place, kind)
-    return _best(query, moving, by, columns or {})
+    return _find_best(query, moving, by, columns or {})
 
 
-def _best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Reading:
+def _find_best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Reading:
     names = list(dict.fromkeys(moving_tables(query, moving)))
     if not names:
         return Reading(Evaluate.ROWS, "reads nothing that moves")
@@ -82,7 +83,7 @@ def _refuse_dropped(
     if not isinstance(first, exp.Select):
         return
     scope = None
-    with suppress(Unclear):  # the SELECT alone shows what comes out, unless it has a star
+    with suppress(Unclear):  # without a scope the SELECT alone shows its columns, unless it has a star
         scope = Scope(first, columns)
     for column in by:
         try:

@@ -1,4 +1,4 @@
-"""The SQL that finds the keys which a change of one input touches. No Spark."""
+"""Writes SQL that finds the keys that a change of one input touches. No Spark."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ def find_touched(
     changed: str,
     columns: Columns | None = None,
 ) -> str:
-    """SQL giving the distinct `by` columns, under these names, of all that rows of `changed` take part in.
+    """SQL for the distinct `by` columns of all result rows that rows of the input `changed` take part in.
 
-    It reads the view `delta_name(changed)`, of other moving inputs `all_name(input)`, and snapshot inputs
-    under their own names. Its types are those of the expressions there: cast them to the transform's own
-    before comparing. May give keys that nothing came of, and never too few. Raises TransformFailed for a text
-    that `read_sql` finds neither `rows` nor `keys`, given the same `columns`.
+    It reads the view `delta_name(changed)`, for other moving inputs the view `all_name(input)`, and snapshot
+    inputs by their own names. Cast its columns to the types of the transform's result before comparing. It
+    may give keys that no result row has, but misses none. Raises TransformFailed for SQL that `read_sql`
+    finds neither `rows` nor `keys`, given the same `columns`.
     """
     query = parse_transform(text, inputs=inputs)
     try:
         found = Finder(moving, columns or {}).find(query, list(by), changed)
     except (Unclear, Missing) as unclear:
-        found = _query_itself(query, moving, by, changed, unclear)
+        found = _query_changed_rows(query, moving, by, changed, unclear)
     if not found:
         return str(select_keys([exp.null() for _ in by], by).where(exp.false()).sql(DIALECT))
     return unite(found).sql(DIALECT)
 
 
-def _query_itself(
+def _query_changed_rows(
     query: exp.Query, moving: Sequence[str], by: Sequence[str], changed: str, unclear: Exception
 ) -> list[exp.Select]:
-    """A row-wise query gives the keys of changed rows itself."""
+    """The transform itself over the changed rows, which gives their keys because it is row-wise. Raises
+    TransformFailed where it is not."""
     try:
         check_row_wise(query, moving)
     except Unclear:

@@ -1,4 +1,4 @@
-"""The views that rewritten SQL reads."""
+"""The names of the views that rewritten SQL reads."""
 
 from __future__ import annotations
 

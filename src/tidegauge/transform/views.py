@@ -1,4 +1,4 @@
-"""Frames under names, in a session of the flow's own, so that SQL can read them."""
+"""Temporary views over frames, in the flow's own session, so that SQL can read them by name."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 
 PREFIX = "__tidegauge_v"
 ABOVE = 1
-"""Lines of ours before the user's SQL."""
+"""How many lines `Views.sql` puts before the user's SQL."""
 
 
 class Views:
-    """The frames of one batch.
+    """The views over the frames of one batch.
 
-    Each has a view of its own for as long as the batch lasts, and the query says which view stands for which
-    name: a frame that is resolved late, as Spark Connect does it, still reads what it was made over.
+    Each frame keeps its own view for the whole batch, and a query maps input names to views: a frame that is
+    resolved late, as in Spark Connect, still reads the frames that it was made from.
     """
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._known: list[tuple[DataFrame, str]] = []
         self.inputs: dict[str, str] = {}
-        """Which input each view stands for."""
+        """For each view, the name of its input."""
 
     def table(self, frame: DataFrame, name: str) -> DataFrame:
-        """The frame, read by way of its view, which marks in a plan where the user's own part ends."""
+        """The frame, read through its view, which marks in Spark's plan where the user's part ends."""
         return self._session.table(self._view(frame, name))
 
     def sql(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The result of a query over frames by name. The text is a query and can do nothing else."""
+        """The result of a query over frames by name. The text stands in a subquery, so it can only be a
+        query."""
         given = ", ".join(
             f"{quote(name)} AS (SELECT * FROM {quote(self._view(frame, name))})"
             for name, frame in frames.items()
@@ -58,7 +59,7 @@ class Views:
 
 
 def without_semicolon(text: str) -> str:
-    """Without the semicolon that may stand at its end, and without what follows."""
+    """The SQL text without semicolons at its end and what follows them."""
     try:
         tokens = sqlglot.tokenize(text, read="spark")
     except SqlglotError:

@@ -1,4 +1,4 @@
-"""What a target has to be, computed from its inputs alone, for `verify` to compare with."""
+"""Computes from the inputs alone what a target has to hold, for `verify` to compare with."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def compute_whole(
     flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession
 ) -> tuple[DataFrame, DataFrame | None]:
-    """The rows that come out of the inputs as they are at the ends of their windows, and those that the
-    transform says are deleted; None where it says nothing of that. Raises NotCompared for one that reads the
+    """The rows that the transform gives over the inputs at the ends of their windows, and the rows that it
+    marks as deleted; None where it has no `_change_type`. Raises NotCompared for a transform that reads the
     clock."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,6 +1,7 @@
-"""What a batch does to its target where an input is read by a column: the transform over the window's rows.
+"""Evaluates a batch whose input is read by a column: applies the transform to the window's rows.
 
-No law of the whole holds here. What the window has is merged by its key, or appended unless it is there.
+The target need not equal the transform over the whole inputs here. The window's rows are merged by their key,
+or appended unless the target has them already.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def evaluate_window(
     guarded: bool = False,
     small: bool = False,
 ) -> DeltaChange:
-    """Lazy. The session is the flow's own: it gets views. Raises TransformFailed."""
+    """Compute what a batch changes in its target, as lazy frames. The session is the flow's own: views are
+    created in it. The other arguments are as in `evaluate_change`. Raises TransformFailed."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -58,7 +60,7 @@ def evaluate_window(
 
 
 def leave_out_known(rows: DataFrame, target: DataFrame | None) -> DataFrame:
-    """The rows that the target does not have just so, each once."""
+    """The rows that the target does not have with the same values, each once."""
     from pyspark.sql import functions as F  # noqa: N812
 
     fields = rows.schema.fields
@@ -75,8 +77,8 @@ def leave_out_known(rows: DataFrame, target: DataFrame | None) -> DataFrame:
 
 
 def _pair(field: StructField, held: StructField | None) -> tuple[Column, Column]:
-    """A column of the rows and that of the target, as they can be compared; the target may lack it, or have
-    it with another type."""
+    """A column of the rows and the target's column, both made comparable; the target may lack it, or have it
+    with another type."""
     from pyspark.sql import functions as F  # noqa: N812
 
     one = F.col(quote(field.name))
@@ -86,11 +88,11 @@ def _pair(field: StructField, held: StructField | None) -> tuple[Column, Column]
     other = F.col(quote(held.name))
     if field.dataType.simpleString() == held.dataType.simpleString():
         return make_comparable(one, field.dataType), make_comparable(other, held.dataType)
-    return _as_text(one), _as_text(other)
+    return _to_json_text(one), _to_json_text(other)
 
 
-def _as_text(column: Column) -> Column:
-    """Of structs too, of which one may have more fields than the other: what is NULL is left out."""
+def _to_json_text(column: Column) -> Column:
+    """A value as JSON text. NULL fields are left out, so that a struct equals one that lacks these fields."""
     from pyspark.sql import functions as F  # noqa: N812
 
     forms = {
