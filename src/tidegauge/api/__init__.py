@@ -1,4 +1,4 @@
-"""A project from Python: load it, plan, run, look and prove, with results that show as tables.
+"""A project from Python: load it, plan, run, show its status and verify it, with results that show as tables.
 
-May use everything but the command line and the demo, which use it in their turn.
+May use every room except cli, demo and dashboard, which use it.
 """

@@ -32,32 +32,32 @@ from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
 
 Selection = str | Sequence[str]
-"""As `--select` takes it: names, patterns, `tag:x`, `+up`, `down+`; one or several."""
+"""What `--select` takes: one or several names, patterns, `tag:x`, `+up` or `down+`."""
 
 _log = logging.getLogger("tidegauge")
 
 
 def load_project(path: str | os.PathLike[str] | None = None) -> LoadedProject:
-    """The project in this file, or in the `tidegauge.yml` of this folder.
+    """Load the project from this file, or from the `tidegauge.yml` in this folder.
 
-    Without a path the file is looked for in the working folder and in those above it. The file is read now;
-    what changes in it later is seen when it is loaded again.
+    Without a path, the file is searched in the working folder and its parents. The file is read once: load
+    the project again to see later changes.
     """
     return LoadedProject(read_project(find_project(None, Path(path) if path is not None else None)))
 
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """What `tidegauge plan`, `run`, `status`, `verify` and `watermark list` do, with typed results.
+    """Does what `tidegauge plan`, `run`, `status`, `verify` and `watermark list` do, with typed results.
 
-    An error that keeps a command from its work is raised, and its text ends with the hint.
+    An error that stops a command is raised; its text ends with the hint.
     """
 
     spec: Project
 
     @property
     def name(self) -> str:
-        """Of the pipeline."""
+        """The pipeline's name."""
         return self.spec.pipeline
 
     def __repr__(self) -> str:
@@ -66,9 +66,14 @@ class LoadedProject:
     def plan(
         self, select: Selection = (), *, stage: str | None = None, limit: int | None = None
     ) -> PlanResult:
-        """What a run would read and write, and why. Writes nothing; a flow's own error is in its entry."""
+        """Preview what a run would read and write, and why. Writes nothing.
+
+        An error of a single flow is not raised: it is in that flow's entry.
+        """
         notes: list[str] = []
-        flows = preview(self.spec, _words(select), stage=_stage(stage), limit=limit, remark=notes.append)
+        flows = preview(
+            self.spec, _list_words(select), stage=_parse_stage(stage), limit=limit, remark=notes.append
+        )
         return PlanResult(tuple(flows), tuple(notes))
 
     def run(
@@ -85,28 +90,29 @@ class LoadedProject:
     ) -> RunResult:
         """Read what is new and commit it, exactly once.
 
-        `check`: raise RunFailed if a flow failed, with the whole result in its `result`; otherwise look at
-        `result.ok`. `wait`: how long to wait for flows that another runner holds. `progress` is shown in
-        the notebook, else on stderr; a function gets the run's events instead. In the main thread the first
-        Ctrl-C stops after the batch in hand and then raises KeyboardInterrupt, the second raises it at once.
+        `check`: raise RunFailed, with the whole result in its `result`, if a flow failed; if False, look at
+        `result.ok`. `wait`: how long to wait for flows that another runner holds. `progress`: True shows it
+        in the notebook or on stderr; a function receives the run's events instead. In the main thread, the
+        first Ctrl-C stops after the current batch and then raises KeyboardInterrupt, the second raises it at
+        once.
         """
         options = RunOptions(
-            _words(select),
-            stage=_stage(stage),
+            _list_words(select),
+            stage=_parse_stage(stage),
             parallel=parallel,
             limit=limit,
             wait=parse_duration(wait) if isinstance(wait, str) else wait,
             confirm_deletes=confirm_deletes,
         )
-        with _interruptible() as stop:
+        with _catch_interrupt() as stop:
             result = self._run(options, progress, stop)
         if check and not result.ok:
-            raise _failure_of(result)
+            raise _make_failure(result)
         return result
 
     def _run(self, options: RunOptions, progress: bool | Listener, stop: threading.Event) -> RunResult:
         try:
-            with _watching(progress) as tell, Tracing(self.spec, tell, warn=_log.warning) as traced:
+            with _open_progress(progress) as tell, Tracing(self.spec, tell, warn=_log.warning) as traced:
                 report = run(self.spec, options, tell=traced, stop=stop)
         except TidegaugeError as error:
             tell_of_error(self.spec, error, warn=_log.warning)
@@ -116,31 +122,31 @@ class LoadedProject:
         return RunResult(report, told)
 
     def status(self, select: Selection = ()) -> StatusResult:
-        """Where every flow stands, by the ledger alone: no source is asked, and no Spark started."""
-        at, flows = summarize_flows(self.spec, _words(select))
+        """Show where every flow stands, from the ledger alone: asks no source and starts no Spark."""
+        at, flows = summarize_flows(self.spec, _list_words(select))
         return StatusResult(at, tuple(flows))
 
     def verify(
         self, select: Selection = (), *, stage: str | None = None, progress: bool | Listener = True
     ) -> VerifyResult:
-        """Compare source and target up to the watermark, key by key: look at `equal`.
+        """Compare source and target up to the watermark, key by key; the result's `equal` says if they match.
 
-        Raises NotCompared where nothing could be compared at all.
+        Raises NotCompared if no table could be compared.
         """
-        with _watching(progress) as tell:
-            found = verify(self.spec, _words(select), stage=_stage(stage), tell=tell)
+        with _open_progress(progress) as tell:
+            found = verify(self.spec, _list_words(select), stage=_parse_stage(stage), tell=tell)
             nothing = explain_nothing_compared(found)
             if nothing is not None:
                 raise nothing
             return VerifyResult(tuple(found))
 
     def watermarks(self) -> WatermarksResult:
-        """How far every input has got."""
+        """List the watermark of every input."""
         at, marks = list_watermarks(self.spec)
         return WatermarksResult(at, tuple(marks))
 
 
-def _failure_of(result: RunResult) -> RunFailed:
+def _make_failure(result: RunResult) -> RunFailed:
     (name, first), *others = [
         (flow.flow, flow.error) for flow in result.flows if flow.error is not None and not flow.ok
     ]
@@ -150,11 +156,11 @@ def _failure_of(result: RunResult) -> RunFailed:
     return error
 
 
-def _words(select: Selection) -> tuple[str, ...]:
+def _list_words(select: Selection) -> tuple[str, ...]:
     return (select,) if isinstance(select, str) else tuple(select)
 
 
-def _stage(word: str | None) -> Stage | None:
+def _parse_stage(word: str | None) -> Stage | None:
     try:
         return None if word is None else Stage(word)
     except ValueError:
@@ -162,7 +168,7 @@ def _stage(word: str | None) -> Stage | None:
         raise ConfigError(f"there is no stage {word!r}", hint=f"write {stages}") from None
 
 
-def _watching(progress: bool | Listener) -> AbstractContextManager[Listener]:
+def _open_progress(progress: bool | Listener) -> AbstractContextManager[Listener]:
     if callable(progress):
         return nullcontext(progress)
     if not progress:
@@ -171,8 +177,8 @@ def _watching(progress: bool | Listener) -> AbstractContextManager[Listener]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets. Only the main thread can be told of signals."""
+def _catch_interrupt() -> Iterator[threading.Event]:
+    """Give an event that the first Ctrl-C sets; outside the main thread nothing sets it."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -1,4 +1,4 @@
-"""What plan, run, status, verify and watermarks answer: typed, and a table wherever it is shown."""
+"""The typed results of plan, run, status, verify and watermarks; each is shown as a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ShownAsTable(ABC):
     @property
     @abstractmethod
     def table(self) -> Table:
-        """Columns, rows and the sentences below them."""
+        """The result as columns and rows, with notes to show below."""
 
     def __repr__(self) -> str:
         return "\n".join((self.table.to_text(), *map(mask, self.table.notes)))
@@ -43,7 +43,7 @@ class PlanResult(ShownAsTable):
 
     flows: tuple[Preview, ...]
     notes: tuple[str, ...] = ()
-    """Parts of the project file that have no effect."""
+    """Notes on parts of the project file that have no effect."""
 
     @property
     def errors(self) -> tuple[TidegaugeError, ...]:
@@ -64,7 +64,7 @@ class PlanResult(ShownAsTable):
         return _find(flow, {one.flow: one for one in self.flows})
 
     def to_json(self) -> dict[str, Any]:
-        """As `tidegauge plan --json` prints it."""
+        """Return what `tidegauge plan --json` prints."""
         flows = [flow.to_json() for flow in self.flows]
         return {"schema": "tidegauge/plan/1", "flows": flows, "notes": [mask(note) for note in self.notes]}
 
@@ -75,7 +75,7 @@ class RunResult(ShownAsTable):
 
     report: RunReport
     told: dict[str, Any] = field(default_factory=dict)
-    """What became of alerts and metrics, where the project asks for them."""
+    """The results of sending alerts and pushing metrics; empty if the project has neither."""
 
     @property
     def run_id(self) -> str:
@@ -105,20 +105,20 @@ class RunResult(ShownAsTable):
         return iter(self.flows)
 
     def __getitem__(self, flow: str) -> FlowReport:
-        """A flow whose earlier plan was ended first has two reports; this is the later one."""
+        """Return the flow's report: the later of two, if the run first finished an earlier plan."""
         return _find(flow, {one.flow: one for one in self.flows})
 
     def to_json(self) -> dict[str, Any]:
-        """As `tidegauge run --json` prints it."""
+        """Return what `tidegauge run --json` prints."""
         return self.report.to_json() | self.told
 
 
 @dataclass(frozen=True, repr=False)
 class StatusResult(ShownAsTable):
-    """Where every flow stands, by what the ledger says."""
+    """Where every flow stands, according to the ledger."""
 
     at: datetime
-    """By the ledger's clock."""
+    """When the ledger was read, on its own clock."""
     flows: tuple[FlowSummary, ...]
 
     @property
@@ -132,19 +132,19 @@ class StatusResult(ShownAsTable):
         return _find(flow, {one.flow: one for one in self.flows})
 
     def to_json(self) -> dict[str, Any]:
-        """As `tidegauge status --json` prints it, without the warnings of Delta inputs."""
+        """Return what `tidegauge status --json` prints, without the warnings about Delta inputs."""
         return {"schema": "tidegauge/status/1", "flows": [one.to_json() for one in self.flows]}
 
 
 @dataclass(frozen=True, repr=False)
 class VerifyResult(ShownAsTable):
-    """Source against target, table by table."""
+    """How source and target compare, table by table."""
 
     tables: tuple[Verified, ...]
 
     @property
     def equal(self) -> bool:
-        """Every table was compared and is equal, but for those that can never be compared."""
+        """Whether every table that can be compared was compared and is equal."""
         return is_proven(self.tables)
 
     @property
@@ -158,16 +158,16 @@ class VerifyResult(ShownAsTable):
         return _find(table, {one.table: one for one in self.tables})
 
     def to_json(self) -> dict[str, Any]:
-        """As `tidegauge verify --json` prints it."""
+        """Return what `tidegauge verify --json` prints."""
         return {"schema": "tidegauge/verify/1", "tables": [one.to_json() for one in self.tables]}
 
 
 @dataclass(frozen=True, repr=False)
 class WatermarksResult(ShownAsTable):
-    """How far every input has got."""
+    """The watermark of every input."""
 
     at: datetime
-    """By the ledger's clock."""
+    """When the ledger was read, on its own clock."""
     watermarks: tuple[Watermark, ...]
 
     @property
@@ -178,14 +178,14 @@ class WatermarksResult(ShownAsTable):
         return iter(self.watermarks)
 
     def __getitem__(self, flow: str) -> dict[str, Watermark]:
-        """Of one flow, by input."""
+        """Return one flow's watermarks, by input."""
         found: dict[str, dict[str, Watermark]] = {}
         for one in self.watermarks:
             found.setdefault(one.flow, {})[one.input] = one
         return _find(flow, found)
 
     def to_json(self) -> dict[str, Any]:
-        """As `tidegauge watermark list --json` prints it."""
+        """Return what `tidegauge watermark list --json` prints."""
         marks = [watermark_to_json(one) for one in self.watermarks]
         return {"schema": "tidegauge/watermark-list/1", "watermarks": marks}
 

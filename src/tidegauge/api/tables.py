@@ -1,4 +1,4 @@
-"""The tables that people read, of each kind of result: the same on the terminal and in a notebook."""
+"""Makes the table that people read from each kind of result, for the terminal and for notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegauge.operations.verify import Verified
     from tidegauge.run.report import FlowReport, RunReport
 
-_NAMED = 8
+_MOST_NAMES = 8
 CHANGES = ("inserted", "updated", "deleted")
 _MARKS = {True: "✓", False: "✗", None: "—"}
 
@@ -29,8 +29,8 @@ def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
         tuple(
             (
                 flow.flow,
-                _state(flow),
-                _rows(flow),
+                _show_state(flow),
+                _show_rows(flow),
                 flow.batches,
                 show_movers([flow.moved_by] if flow.moved_by else ()),
                 flow.after,
@@ -41,70 +41,70 @@ def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
         ),
         numbers=("rows", "batches"),
         notes=(
-            *_share_notes(flows),
+            *_merge_notes(flows),
             *(f"note: {note}" for note in notes),
         ),
     )
 
 
-def _share_notes(flows: Sequence[Preview]) -> Iterator[str]:
-    """What is true of several flows is said once."""
+def _merge_notes(flows: Sequence[Preview]) -> Iterator[str]:
+    """Write each note once, after the names of all flows that it is about."""
     who: dict[str, list[str]] = {}
     for flow in flows:
         for note in flow.notes:
             who.setdefault(note, []).append(flow.flow)
     for note, names in who.items():
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        yield f"{', '.join(names[:_NAMED])}{more}: {note}"
+        more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+        yield f"{', '.join(names[:_MOST_NAMES])}{more}: {note}"
 
 
-def _state(flow: Preview) -> str:
+def _show_state(flow: Preview) -> str:
     return NOTHING_NEW if flow.state is State.SKIPPED and not flow.held_back else flow.state
 
 
-def _rows(flow: Preview) -> int | None:
-    """None where only a run finds out: between Delta tables."""
+def _show_rows(flow: Preview) -> int | None:
+    """Return how many rows a run would read; None where only the run counts them, as between Delta tables."""
     return flow.rows if flow.counted else None
 
 
 def run_table(report: RunReport, *, changes: bool = True) -> Table:
-    """Changes are counted where an output can tell them."""
+    """Make a run's table. `changes` adds inserted, updated and deleted rows, if any output counts them."""
     shown = CHANGES if changes and any(map(tells_changes, report.flows)) else ()
     parts: dict[str, list[FlowReport]] = {}
     for flow in report.flows:
         parts.setdefault(flow.flow, []).append(flow)
     return Table(
         ("flow", "state", "batches", "rows", *shown, "seconds", "by", "up to"),
-        tuple(_row_of_run(same, shown) for same in parts.values()),
+        tuple(_make_run_row(same, shown) for same in parts.values()),
         numbers=("batches", "rows", *CHANGES, "seconds"),
     )
 
 
 def tells_changes(flow: FlowReport) -> bool:
-    """Whether its output counts rows by what became of them."""
+    """Whether the flow's output counts inserted, updated and deleted rows."""
     return any(one.inserted is not None for one in flow.receipts)
 
 
-def _row_of_run(parts: Sequence[FlowReport], changes: Sequence[str]) -> tuple[object, ...]:
-    """A flow whose earlier plan was ended first has two reports: one line, with both counts."""
+def _make_run_row(parts: Sequence[FlowReport], changes: Sequence[str]) -> tuple[object, ...]:
+    """Make one flow's row from its reports: two, with both counts shown, if an earlier plan ended first."""
     told = [one for one in parts if one.told_state != NOTHING_NEW] or parts[-1:]
     return (
         parts[-1].flow,
         ", ".join(dict.fromkeys(one.told_state for one in told)),
-        _in_parts([one.batches for one in told]),
-        _in_parts([one.rows for one in told]),
-        *(_in_parts([one.count(which) for one in told]) for which in changes),
+        _join_counts([one.batches for one in told]),
+        _join_counts([one.rows for one in told]),
+        *(_join_counts([one.count(which) for one in told]) for which in changes),
         f"{sum(one.seconds for one in parts):.1f}",
         show_movers(dict.fromkeys(mover for one in parts for mover in one.moved_by)),
-        _reached(parts[-1]),
+        _show_upto(parts[-1]),
     )
 
 
-def _in_parts(counts: Sequence[int | None]) -> object:
+def _join_counts(counts: Sequence[int | None]) -> object:
     return " + ".join(map(show_cell, counts)) if any(counts) and len(counts) > 1 else counts[0]
 
 
-def _reached(flow: FlowReport) -> str | None:
+def _show_upto(flow: FlowReport) -> str | None:
     window = flow.draft.inputs[0].window if flow.draft and flow.draft.inputs else None
     if window is None:
         return None
@@ -133,7 +133,7 @@ def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
 
 
 def _list_inputs(positions: Mapping[str, str], *, named: bool) -> str:
-    """Each with its name, where the flow's own does not say it."""
+    """List the positions, each with its input's name if the flow's name does not tell which input it is."""
     several = named or len(positions) > 1
     return ", ".join(f"{name}: {where}" if several else where for name, where in positions.items())
 
@@ -154,11 +154,11 @@ def verify_table(results: Sequence[Verified]) -> Table:
             for one in results
         ),
         numbers=("source rows", "target rows", "missing", "extra", "different", "newer"),
-        notes=tuple(said for one in results for said in _say_of_verified(one)),
+        notes=tuple(said for one in results for said in _explain_verified(one)),
     )
 
 
-def _say_of_verified(one: Verified) -> list[str]:
+def _explain_verified(one: Verified) -> list[str]:
     found = one.difference
     examples = [f"{one.table}: {kind}: {key}" for kind, key in found.examples] if found else []
     why = [f"{one.table}: compared row by row: {found.why_rows}"] if found and found.why_rows else []

@@ -1,3 +1,3 @@
-"""The values that cross rooms, frozen, one file for each subject; the Protocols between rooms in `protocols`.
-May use errors alone.
+"""The frozen values that rooms pass to each other, one file for each subject; `protocols` has the Protocols.
+May use only errors.
 """

@@ -1,4 +1,4 @@
-"""Whom to tell when a flow is unwell, of what, and how often."""
+"""Settings and results of alerts: which incidents are reported, to which channels, and how often."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class AlertKind(StrEnum):
     LATE = "late"
     REGRESSED = "regressed"
     RECOVERED = "recovered"
-    """No incident of its own: the end of one that was told."""
+    """Not an incident: reports that an incident which was alerted has ended."""
 
 
 @dataclass(frozen=True)
 class AlertChannel:
     name: str
-    """As it is shown and kept: the address's scheme, with a number from the second of a kind on."""
+    """The name in output and ledger: the address's scheme, with a number if the scheme was used before."""
     url: Secret
 
 
@@ -32,19 +32,19 @@ class AlertSettings:
     on: tuple[AlertKind, ...]
     to: tuple[AlertChannel, ...]
     after: int = 1
-    """`failed` is told once a flow has failed so many times in a row."""
+    """Alert `failed` only after a flow has failed this many times in a row."""
     remind: timedelta = timedelta(days=1)
-    """What is still so after this long is told again; 0: never."""
+    """Alert again if an incident is still open after this time; 0: never."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What became of telling one channel."""
+    """The result of sending alerts to one channel."""
 
     channel: str
     sent: bool
     incidents: tuple[str, ...]
-    """Those that the messages were about, as `failed of orders`."""
+    """The incidents that the messages were about, such as `failed of orders`."""
     error: str | None = None
 
     def to_json(self) -> dict[str, object]:

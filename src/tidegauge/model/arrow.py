@@ -1,4 +1,4 @@
-"""Spark's type names as Arrow types."""
+"""Turns Spark's type names into Arrow types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def schema_of(layout: Layout) -> pa.Schema:
 
 
 def type_of(name: str) -> pa.DataType:
-    """Timestamps are whole microseconds; an instant is in UTC."""
+    """Return the Arrow type of a Spark type name. Timestamps have microseconds; `timestamp` is in UTC."""
     import pyarrow as pa
 
     if size := parse_decimal(name):

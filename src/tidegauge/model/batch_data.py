@@ -1,8 +1,8 @@
-"""What an output gets for one batch. It has one of four forms:
+"""The data of one batch, as an output receives it, in one of four forms:
 
 - `BatchRows`: rows to be written
-- `KeysToDelete`: keys of rows that go
-- `EmptyTarget`: no row; all rows of the target go
+- `KeysToDelete`: keys of rows to be deleted
+- `EmptyTarget`: no rows; all rows of the target are deleted
 - `DeltaBatch`: a change to a Delta table, which Spark computes
 """
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 GUARD = f"tidegauge-unexpected-{uuid.uuid4().hex}"
-"""In the error that a row raises which is not as expected. No row can hold it: each process draws another."""
+"""Part of the error that an unexpected row raises. Random for each process, so that no row contains it."""
 
 
 class Split(Protocol):
-    """Rows that one task reads by itself, straight from where they are.
+    """Rows that one task reads by itself, directly from the source or lake.
 
-    Can be pickled and read again. One split never holds a key twice. Its errors are ours, or a sentence
-    that begins with `tidegauge: `.
+    Can be pickled and read more than once. One split never holds a key twice. Its errors are TidegaugeErrors,
+    or their text begins with `tidegauge: `.
     """
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """With exactly `model.arrow.schema_of(layout)`."""
+        """Yield the rows, with exactly the schema `model.arrow.schema_of(layout)`."""
 
 
 @dataclass(frozen=True)
@@ -45,138 +45,140 @@ class LakeFile:
 
     lake: Lake
     path: str
-    """Below the lake's path."""
+    """Path of the file, relative to the lake's path."""
     rows: int
     bytes: int
-    """Of the whole file."""
+    """Size of the whole file."""
     first: int | None = None
-    """Only `rows` of its rows are meant, from this one on; None: all are."""
+    """Index of the first row of the batch, if only `rows` of the file's rows belong to it; None: all do."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the expectations of a flow found in a batch that may be written."""
+    """What the expectations of a flow found in a batch that passed them."""
 
     checks: Checks
     aside: DataFrame | None
-    """`row`, the row as JSON, and `_reasons`, the names of the checks it fails; None: none is quarantined."""
+    """Quarantined rows: `row`, the row as JSON, and `_reasons`, its failed checks' names; None: no rows."""
     whole: bool
-    """All that the transform gives was looked at: nothing else of the flow is left in quarantine."""
+    """Whether every row of the transform was checked: these rows then replace all that is in quarantine."""
 
 
 @dataclass(frozen=True)
 class DeltaChange:
     """What a batch does to a Delta table, as lazy frames of one session.
 
-    The columns of `rows` are those of the target, and besides:
+    `rows` has the columns of the target. Depending on the mode it also has:
 
-    `append`, `overwrite`: none. `replace_partitions`: none; they are all rows of the partitions `touched`.
-    `merge`: `_change_type`, which is `delete` for a key that goes (its other columns may be NULL) and
-    anything else for a row as it shall be; a key comes once, or the batch fails. Of an `insert` nothing with
-    that key was there before, as far as the rows that changed tell; see `again`.
-    `scd2`: `_change_type` likewise, `_commit_version` (bigint) and `_commit_timestamp` (timestamp): each row
-    is one event, in any order. Of a delete from the feed the sequence column is NULL: it closes at its
-    commit's time.
+    `append`, `overwrite`: nothing. `replace_partitions`: nothing; `rows` are all rows of the partitions in
+    `touched`.
+    `merge`: `_change_type`, which is `delete` for a key to be deleted (its other columns may be NULL) and
+    anything else for the row's new state; a repeated key fails the batch. An `insert` means that no row with
+    the key existed before, as far as the changed rows tell; see `again`.
+    `scd2`: `_change_type` as for `merge`, `_commit_version` (bigint) and `_commit_timestamp` (timestamp):
+    each row is one event, in any order. A delete from the feed has NULL as its sequence column: it closes
+    the version at the time of its commit.
     """
 
     rows: DataFrame
     touched: DataFrame | None = None
-    """`replace_partitions`: the partition columns of every partition to be written anew, each once."""
+    """`replace_partitions`: partition columns of each partition to be rewritten, without repeats."""
     refused: DataFrame | None = None
-    """`append`: deleted rows. One of them fails the batch."""
+    """`append`: deleted rows. If there is any, the batch fails."""
     again: Callable[[DataFrame], DataFrame] | None = None
-    """`merge`: what the whole has under given keys, as `rows` have it: a key twice if it is there twice, and
-    a delete if it is not. None: what `rows` say of a key is all there is. Else another row of the input,
-    which has not changed, may have the key of an `insert`; it came out before, so the target has it."""
+    """`merge`: returns what the whole inputs give for some keys, in the columns of `rows`: a key that is
+    there twice comes twice, a key that is not there comes as a delete. Needed if an unchanged input row,
+    which is in the target already, may have the key of an `insert`. None: `rows` are complete for their
+    keys."""
     unsure: bool = False
-    """With `again`: every key has to be asked for, and not just that of an `insert`."""
+    """With `again`: every key has to be evaluated again, not just the keys of inserts."""
     judge: Callable[[], Verdict | None] | None = None
-    """What the expectations find. Asked before anything is committed; raises ExpectationFailed."""
+    """Checks the expectations, before anything is committed. Raises ExpectationFailed."""
     guarded: bool = False
-    """As soon as a row is not as expected, `rows` fail with an error that says `GUARD`; `judge` says what
-    holds if none does. False: `judge` looks at the rows itself."""
+    """True: reading `rows` fails at the first unexpected row with an error that contains `GUARD`, and `judge`
+    returns the result for a batch without such rows. False: `judge` reads the rows itself."""
     count_repeated: Callable[[DataFrame], tuple[CheckCount, ...]] | None = None
-    """Of the rows as they are about to be written, those whose values are there twice; raises likewise."""
+    """Counts rows to be written whose values are repeated (`unique`). Raises ExpectationFailed."""
     notes: tuple[str, ...] = ()
     kept: tuple[DataFrame, ...] = ()
-    """Frames that stay in memory until the batch has ended: whoever commits it releases them."""
+    """Frames cached in memory until the batch has ended; the code that commits releases them."""
 
 
 @dataclass(frozen=True)
 class BatchData:
-    """What every form has."""
+    """The fields that all four forms have."""
 
     layout: Layout
     rows: int | None = None
-    """Where they were counted before they are read: exact in a lake, at a live source a moment old."""
+    """Number of rows, if counted before reading: exact in a lake, possibly outdated at a live source."""
     paths: tuple[str, ...] = field(default=(), kw_only=True)
-    """Where in the lake the rows come from, in full; also where the files cannot be read just as they are."""
+    """Full paths of the lake files that the rows come from, even if those cannot be taken as they are."""
     explain: Callable[[BaseException], TidegaugeError | None] | None = field(default=None, kw_only=True)
-    """What made the rows impossible to read, where an error of the output shows that it was that."""
+    """Turns an error of the output into the read error that caused it; None if reading did not cause it."""
 
 
 @dataclass(frozen=True)
 class RowsInside:
-    """The rows as a query, in the SQL of the database that they are in. One statement, so it sees one moment
-    of the table."""
+    """The rows as a query, in the SQL of the database that holds them. A single statement, so it reads a
+    consistent snapshot of the table."""
 
     table: TableName
     values: tuple[str, ...]
-    """Of each of the layout's columns, as a column of that database takes it."""
+    """SQL for the value of each of the layout's columns, in a type that the database can store."""
     wrong: str
-    """The number of the first column of a row whose value cannot be held exactly; empty: there is none."""
+    """SQL for the number of a row's first column whose value cannot be held exactly; empty: none can fail."""
     rest: str
-    """From FROM on: the table, and the condition on its rows."""
+    """The rest of the query, from FROM on: the table, and the condition on its rows."""
     types: str
-    """A SELECT of the table's columns now: name and type first, in the words of the layout."""
+    """A SELECT that lists the table's current columns: name and type come first, written as in the layout."""
     refuse: Callable[[int, Mapping[str, Any]], TidegaugeError]
-    """What to raise for such a column, of the row with this key."""
+    """Makes the error for a column found by `wrong`, from its number and the row's key."""
     masked: frozenset[str] = frozenset()
-    """Columns whose values are not what the table holds, so that its types say nothing of them."""
+    """Columns whose values are masked or made here, so that the table's types do not apply to them."""
 
 
 @dataclass(frozen=True)
 class BatchRows(BatchData):
-    """Rows, as files, as splits and as a frame, as far as they can be had so. An output takes what is fastest
-    for it: each has all the rows.
+    """Rows, available as files, splits or a frame. Each available form has all the rows; an output takes the
+    one that is fastest for it.
 
-    At least one of `splits` and `frame` is there, or else `inside`; `files` only where the rows are in a lake
-    already. Splits and files are in the order in which they were read: of two rows with one key the later
-    counts.
+    At least one of `splits` and `frame` is set, or else `inside`; `files` only if the rows are already in a
+    lake. Splits and files are in the order in which they were read: of two rows with the same key the later
+    one counts.
     """
 
     files: tuple[LakeFile, ...] = ()
-    """In order; a file in here has as many rows and bytes as it says, or the batch fails. Only one without
-    `first` can be taken as it is; of the others, the splits."""
+    """Files in order. A file whose rows or bytes are not as stated here fails the batch. Only a file without
+    `first` can be taken as it is; for the others use their splits."""
     splits: tuple[Split, ...] = ()
-    """With files: one for each, in the same order."""
+    """Splits in order; if `files` is set, one for each file."""
     frame: Callable[[SparkSession], DataFrame] | None = None
-    """Lazy: nothing is read until the frame is written."""
+    """Makes a Spark frame of the rows; nothing is read until the frame is written."""
     inside: RowsInside | None = None
-    """For an output in the same database (`Capabilities.inside`); then there is nothing else."""
+    """The rows as a query, for an output in the same database (`Capabilities.inside`); no other form then."""
     anew: bool = False
-    """A person asked for just these rows: that the output has lost what came before them is no fault."""
+    """Whether a person asked for just these rows, so that an output which lost earlier rows is no error."""
     checked: CheckedRows | None = None
-    """The same rows with what each fails; None where nothing is expected of them."""
+    """The same rows with the checks that each fails; None if there are no expectations."""
 
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rows that are checked while they are read: whoever writes them takes these instead."""
+    """Rows that are checked while they are read; an output writes these instead of the plain rows."""
 
     expect: tuple[Expectation, ...]
     rows: BatchRows
-    """Splits and frame have two columns more, `model.marks.FAILED` and `ROW`, and so has the layout."""
+    """The rows; splits, frame and layout have two extra columns, `model.marks.FAILED` and `ROW`."""
 
 
 @dataclass(frozen=True)
 class KeysToDelete(BatchRows):
-    """The rows are keys alone, and what the output has under them goes."""
+    """Keys, without other columns, whose rows the output deletes."""
 
 
 @dataclass(frozen=True)
 class EmptyTarget(BatchData):
-    """There are no rows, and what the output has goes."""
+    """No rows: the output deletes all of its rows."""
 
     rows: int | None = 0
 
@@ -184,16 +186,16 @@ class EmptyTarget(BatchData):
 @dataclass(frozen=True)
 class DeltaBatch(BatchData):
     change: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] = field(kw_only=True)
+    """Returns what the batch does to the target, lazily, given a session of the flow's own and the target as
+    it is now (None if it does not exist yet)."""
     reads_little: bool = field(default=False, kw_only=True)
-    """All tables that it reads are small."""
-    """Given a session of the flow's own, and the target as it is now (None while there is none), what the
-    batch does to it. Lazy."""
+    """Whether all tables that the batch reads are small."""
     guarded: Callable[[SparkSession, Callable[[], DataFrame] | None], DeltaChange] | None = field(
         default=None, kw_only=True
     )
-    """The same, `guarded`, which costs less as long as every row is as expected. None: cannot be had. It may
-    itself raise what `GUARD` says."""
+    """Like `change`, but returns a change that is `guarded`, which is cheaper if every row is as expected.
+    May itself raise an error that contains `GUARD`. None: not available."""
 
 
 ReadBatch = Callable[[Batch], BatchData]
-"""The rows of a batch, whenever they are asked for: a retry asks again."""
+"""Returns the data of a batch; called again for each retry."""

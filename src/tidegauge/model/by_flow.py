@@ -1,4 +1,4 @@
-"""Watermarks, runs and events, gathered by their flow."""
+"""Groups watermarks, runs and events by flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kept = TypeVar("Kept", bound=OfFlow)
 
 
 def gather_by_flow(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
-    """Those of each flow stay in their order."""
+    """Group by flow; within a flow the order stays."""
     found: dict[str, list[Kept]] = {}
     for one in kept:
         found.setdefault(one.flow, []).append(one)

@@ -1,14 +1,14 @@
-"""The one text that stands for a value, and the hash of a row's texts: the same wherever it is computed.
+"""The canonical text of a value, and the hash of a row's texts: the same wherever they are computed.
 
-Each engine's SQL for it is in `compare.blocks`; this is its meaning, in Python. SQLite, which runs in this
-process, calls it as a function. The texts of a row are joined by commas:
+`compare.blocks` has the SQL of each engine that computes it; this module defines it in Python. SQLite runs in
+this process and calls these functions. The texts of a row are joined by commas:
 
 - numbers in plain digits at a fixed scale, booleans as 1 and 0
 - dates as days, timestamps as microseconds since 1970, in UTC
 - floats as their shortest digits, as PostgreSQL writes them; −0.0 is 0, and any NaN is NaN
-- text as it is, behind its length in bytes and a colon; NULL as the colon alone
-- bytes as hexadecimal digits behind an x
-- NULL, where it is no text, as nothing
+- text as it is, after its length in bytes and a colon; NULL as the colon alone
+- bytes as hexadecimal digits after an x
+- NULL of any other type as nothing
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 from tidegauge.model.types import INTEGER_DIGITS, parse_decimal
 
 DIGITS = 15
-"""Hexadecimal digits of the MD5 that count: 60 bits, which every engine has a signed number for."""
+"""Hexadecimal digits of the MD5 that are used: 60 bits, which fit a signed integer of every engine."""
 SQL_TEXT, SQL_HASH, SQL_TOTAL = "tidegauge_text", "tidegauge_hash", "tidegauge_total"
 SQL_SHA256 = "tidegauge_sha256"
-"""The functions of a SQLite connection: see `add_functions`."""
+"""Names of the functions that `add_functions` adds to a SQLite connection."""
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)
@@ -50,18 +50,18 @@ class FormKind(StrEnum):
 
 @dataclass(frozen=True)
 class CanonicalForm:
-    """As what a column is hashed, whatever type either side keeps it in."""
+    """How a column is written for hashing, independent of its types in source and target."""
 
     kind: FormKind
     scale: int = 0
-    """Digits after the point, of a number."""
+    """Digits after the decimal point of a NUMBER."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.scale}"
 
 
 def form_of(here: str, there: str) -> CanonicalForm | None:
-    """As what two columns of Spark types can be hashed alike; None: only their rows can be compared."""
+    """Return the form in which columns of these Spark types hash alike; None: their rows must be compared."""
     if here == there and here in _SAME:
         return _SAME[here]
     one, other = _scale(here), _scale(there)
@@ -70,7 +70,7 @@ def form_of(here: str, there: str) -> CanonicalForm | None:
     pair = {here, there}
     if pair <= {"float", "double"}:
         return CanonicalForm(FormKind.FLOAT)
-    # Where a target has no instants of its own, it holds their digits in UTC.
+    # A target without a type for instants holds them as wall-clock digits in UTC.
     return CanonicalForm(FormKind.MICROS) if pair == {"timestamp", "timestamp_ntz"} else None
 
 
@@ -103,7 +103,7 @@ def row_text(forms: Sequence[CanonicalForm], values: Sequence[Any]) -> str:
 
 
 def value_text(form: CanonicalForm, value: Any) -> str:
-    """Of a value as Arrow gives it, or as SQLite keeps it. Raises ValueError for what is none of the form."""
+    """Return the text of a value from Arrow or SQLite. Raises ValueError if it does not fit the form."""
     match form.kind:
         case FormKind.TEXT:
             return ":" if value is None else f"{len(value.encode())}:{value}"
@@ -134,7 +134,7 @@ def _sha256(text: str | None) -> str | None:
 
 
 class _Total:
-    """SQLite's own SUM fails past 64 bits."""
+    """A SUM without SQLite's limit of 64 bits."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -158,10 +158,10 @@ def _read_forms(text: str) -> tuple[CanonicalForm, ...]:
 
 def _number_text(value: Any, scale: int) -> str:
     if isinstance(value, int):
-        value = int(value)  # also of a boolean
+        value = int(value)  # turns a boolean into 0 or 1
         if not scale:
             return str(value)
-    # A float has got there by SQLite, which keeps up to 15 digits so; its shortest text is what was written.
+    # Only SQLite gives floats here. It keeps up to 15 digits exactly: the shortest text is what was written.
     exact = value if isinstance(value, Decimal) else Decimal(str(value))
     fixed = _EXACT.quantize(exact, Decimal(1).scaleb(-scale))
     return format(fixed if fixed else abs(fixed), "f")

@@ -1,4 +1,4 @@
-"""What a key of a table may say, where it is one of a few words."""
+"""The words that are allowed for some keys of a table's configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Execute(StrEnum):
     """Where the rows of a sync are moved: through Spark, or inside the database that has both ends."""
 
     AUTO = "auto"
-    """Through Spark where that is worth its start, else by processes of this machine."""
+    """Through Spark if there is enough to move to be worth its start, else by processes on this machine."""
     SPARK = "spark"
     DATABASE = "database"
 
@@ -21,7 +21,7 @@ class NullCursor(StrEnum):
 
 
 class FutureGuard(StrEnum):
-    """What to do with a number that lies far beyond all others."""
+    """What to do with a cursor number that lies far beyond all others."""
 
     NOTE = "note"
     FAIL = "fail"
@@ -48,9 +48,9 @@ class Deletes(StrEnum):
 
 
 class WithoutCursor(StrEnum):
-    """What to do with a table that has nothing to page by."""
+    """What to do with a table that has no usable cursor."""
 
     FAIL = "fail"
     SKIP = "skip"
     SNAPSHOT = "snapshot"
-    """Read it whole each time, and commit what differs from the target."""
+    """Read the whole table each time, and commit what differs from the target."""

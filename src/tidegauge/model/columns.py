@@ -1,7 +1,7 @@
-"""Which columns and rows of a source table are taken, and what becomes of a column that is masked.
+"""Which columns and rows of a source table are read, and how columns are masked.
 
-Names of columns are compared without regard to case, on every engine: a column that nobody wanted to move
-must not get through because somebody wrote its name in small letters.
+Column names are compared without regard to case on every engine: a column that must not move has to be caught
+also if its name was written in lower case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def covers(pattern: str, column: str) -> bool:
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """`columns:`, by patterns; one of the two is empty."""
+    """The patterns of `columns:`; `include` or `exclude` is empty."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class ColumnMask:
     pattern: str
     kind: MaskKind
     text: str = ""
-    """What every value becomes, of the kind TEXT."""
+    """For the kind TEXT: what every value is replaced by."""
     salt: Secret | None = None
-    """What is put before the text that is hashed."""
+    """Put before the text before hashing."""
     place: Place | None = None
 
     @property
@@ -63,13 +63,13 @@ class ColumnMask:
 
     @property
     def digest(self) -> str:
-        """Changes with what the mask makes of a value."""
+        """A digest that changes whenever the mask would give other values."""
         facts = [self.kind.value, self.text, self.salt.reveal() if self.salt else None]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 
 
 def find_mask(masks: Iterable[ColumnMask], column: str) -> ColumnMask | None:
-    """The mask of a column: the one that names it, or else the first pattern that does."""
+    """Find the mask of a column: one with exactly its name, or else the first whose pattern matches."""
     found = [one for one in masks if covers(one.pattern, column)]
     exact = [one for one in found if one.pattern.casefold() == column.casefold()]
     return next(iter(exact or found), None)

@@ -1,4 +1,4 @@
-"""A schedule of five fields as cron writes it, and the same as Quartz does."""
+"""A cron schedule of five fields, and its translation to Quartz."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Field:
     least: int
     most: int
     names: tuple[str, ...] = ()
-    """Other words for its numbers, from `least` on."""
+    """Names for the numbers, starting at `least`."""
 
     @property
     def whole(self) -> frozenset[int]:
@@ -30,14 +30,14 @@ class _Field:
 
 _MINUTE, _HOUR = _Field("minute", 0, 59), _Field("hour", 0, 23)
 _DAY, _MONTH = _Field("day of the month", 1, 31), _Field("month", 1, 12, _MONTHS)
-# 7 is Sunday too.
+# Both 0 and 7 are Sunday.
 _WEEKDAY = _Field("day of the week", 0, 7, _DAYS)
 _FIELDS = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 @dataclass(frozen=True)
 class Cron:
-    """When something is due. Days that match by the month or by the week both count, as cron has it."""
+    """When something is due. As in cron, a day counts if it matches the day of the month or the weekday."""
 
     text: str
     minutes: frozenset[int]
@@ -52,7 +52,7 @@ class Cron:
         return self.hours == _HOUR.whole
 
     def times_on(self, day: date) -> list[datetime]:
-        """The times of one day, by the clock on the wall."""
+        """Return the times of one day, in local time."""
         if day.month not in self.months or not self._has_day(day):
             return []
         return [
@@ -68,9 +68,9 @@ class Cron:
         return by_month or by_week
 
     def to_quartz(self) -> str:
-        """Six fields: seconds come first, and one of the two kinds of day is `?`.
+        """Return the schedule for Quartz: seconds first, and `?` for the day of the month or the weekday.
 
-        Raises ConfigError where both kinds are narrowed: no Quartz expression means one or the other.
+        Raises ConfigError if both kinds of day are restricted, which no Quartz expression can express.
         """
         any_day, any_weekday = self.days == _DAY.whole, len(self.weekdays) == len(_DAYS)
         if not any_day and not any_weekday:
@@ -80,69 +80,71 @@ class Cron:
                 hint="name one kind of day and leave `*` for the other",
             )
         weekdays = "?" if any_weekday else ",".join(_DAYS[day] for day in sorted(self.weekdays))
-        days = _shown(self.days, _DAY) if any_weekday else "?"
-        times = [_shown(self.minutes, _MINUTE), _shown(self.hours, _HOUR)]
-        return " ".join(["0", *times, days, _shown(self.months, _MONTH), weekdays])
+        days = _format_values(self.days, _DAY) if any_weekday else "?"
+        times = [_format_values(self.minutes, _MINUTE), _format_values(self.hours, _HOUR)]
+        return " ".join(["0", *times, days, _format_values(self.months, _MONTH), weekdays])
 
 
 def parse_cron(text: str) -> Cron:
-    """Raises ConfigError for what is not five fields, or would never be due."""
+    """Parse five fields. Raises ConfigError if they are invalid or would never be due."""
     parts = text.split()
     if len(parts) != len(_FIELDS):
-        raise _wrong(text, f"it has {len(parts)} fields, not five")
+        raise _make_error(text, f"it has {len(parts)} fields, not five")
     minutes, hours, days, months, weekdays = (
-        _values(text, part, field) for part, field in zip(parts, _FIELDS, strict=True)
+        _parse_values(text, part, field) for part, field in zip(parts, _FIELDS, strict=True)
     )
     weekdays = frozenset(day % len(_DAYS) for day in weekdays)
     if len(weekdays) == len(_DAYS) and not any(min(days) <= _LONGEST[month - 1] for month in months):
-        raise _wrong(text, "no such month has such a day, so that it would never be due")
+        raise _make_error(text, "no such month has such a day, so that it would never be due")
     return Cron(" ".join(parts), minutes, hours, days, months, weekdays)
 
 
-def _values(text: str, part: str, field: _Field) -> frozenset[int]:
+def _parse_values(text: str, part: str, field: _Field) -> frozenset[int]:
     found: set[int] = set()
     for item in part.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
-            raise _wrong(text, f"`{item}` is no {field.name}")
+            raise _make_error(text, f"`{item}` is no {field.name}")
         star, first, last, step = match.groups()
         if step is not None and (int(step) == 0 or (last is None and not star)):
-            raise _wrong(text, f"the step in `{item}` is wrong: it goes behind `*` or a range, from 1 on")
+            raise _make_error(
+                text, f"the step in `{item}` is wrong: it goes behind `*` or a range, from 1 on"
+            )
         if star:
-            # Sunday is counted once.
+            # In `*`, Sunday is only 0 and not also 7.
             values = range(field.least, (6 if field is _WEEKDAY else field.most) + 1)
         else:
-            start = _number(text, first, field)
-            values = range(start, (start if last is None else _number(text, last, field)) + 1)
+            start = _parse_number(text, first, field)
+            values = range(start, (start if last is None else _parse_number(text, last, field)) + 1)
         if not values:
-            raise _wrong(text, f"the range `{item}` runs backwards")
+            raise _make_error(text, f"the range `{item}` runs backwards")
         found |= set(values[:: int(step or 1)])
     return frozenset(found)
 
 
-def _number(text: str, word: str, field: _Field) -> int:
+def _parse_number(text: str, word: str, field: _Field) -> int:
     if word.upper() in field.names:
         return field.least + field.names.index(word.upper())
     if not word.isdigit() or not field.least <= int(word) <= field.most:
-        raise _wrong(text, f"`{word}` is no {field.name} from {field.least} to {field.most}")
+        raise _make_error(text, f"`{word}` is no {field.name} from {field.least} to {field.most}")
     return int(word)
 
 
-def _wrong(text: str, why: str) -> ConfigError:
+def _make_error(text: str, why: str) -> ConfigError:
     return ConfigError(
         f"`{text[:60]}` is not a schedule: {why}",
         hint="write five fields, such as `30 5 * * *`: minute, hour, day of the month, month, weekday",
     )
 
 
-def _shown(values: frozenset[int], field: _Field) -> str:
+def _format_values(values: frozenset[int], field: _Field) -> str:
     if values == field.whole:
         return "*"
     ordered = sorted(values)
     step = ordered[1] - ordered[0] if len(ordered) > 2 else 0
     if step > 1 and ordered == list(range(ordered[0], field.most + 1, step)):
         return f"{ordered[0]}/{step}"
-    return ",".join(_span(run) for run in _runs(ordered))
+    return ",".join(_format_span(run) for run in _runs(ordered))
 
 
 def _runs(ordered: Sequence[int]) -> list[list[int]]:
@@ -155,5 +157,5 @@ def _runs(ordered: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def _span(run: Sequence[int]) -> str:
+def _format_span(run: Sequence[int]) -> str:
     return f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))

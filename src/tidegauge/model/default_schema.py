@@ -1,4 +1,4 @@
-"""The schema of a table that is named without one, and how a name is split into schema and table."""
+"""The default schema of a connection, and how a name is split into schema and table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegauge.model.spec import Database, TableName
 
 
 def default_schema(database: Database) -> str | None:
-    """As the connection says, or else as its engine does. None where there are no schemas."""
+    """Return the schema of the connection, or else of its engine. None if the engine has no schemas."""
     facts = FACTS[database.engine]
     match facts.schema_of:
         case SchemaOf.NOWHERE:
@@ -19,7 +19,7 @@ def default_schema(database: Database) -> str | None:
 
 
 def split_name(database: Database, name: str) -> TableName:
-    """`schema.table`, or a table alone; without schemas a dot is part of the table's name."""
+    """Split `schema.table`, or a table alone. Without schemas, a dot is part of the table's name."""
     schema, dot, table = name.partition(".")
     if not dot or FACTS[database.engine].schema_of is SchemaOf.NOWHERE:
         return TableName(None, name)

@@ -16,17 +16,17 @@ from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Drift, Lake, Stage, TableFlow
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-"""What `scd2` adds to a table."""
+"""The columns that `scd2` adds to a table."""
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-"""The columns of a change feed."""
+"""The columns that Delta's change data feed adds."""
 QUARANTINE = "_quarantine"
-"""What the name of the table ends with that holds the rows set aside."""
+"""The suffix of the table that holds quarantined rows."""
 DELETE = "delete"
-"""The `_change_type` that is always obeyed."""
+"""The `_change_type` of a row that is to be deleted."""
 
 
 class Evaluate(StrEnum):
-    """How the target is kept equal to the transform over whole tables."""
+    """How a batch is evaluated to keep the target equal to the transform over whole tables."""
 
     AUTO = "auto"
     ROWS = "rows"
@@ -35,7 +35,7 @@ class Evaluate(StrEnum):
 
 
 class OnMissing(StrEnum):
-    """When versions that were not read yet are gone from the source."""
+    """What to do when unread versions are gone from the source."""
 
     FAIL = "fail"
     REBASELINE = "rebaseline"
@@ -53,16 +53,16 @@ class TableRef:
 
     name: str | None = None
     path: str | None = None
-    """Absolute and local, or `s3a://bucket/prefix`; no trailing slash."""
+    """An absolute local path, or `s3a://bucket/prefix`; no trailing slash."""
     storage: Lake | None = None
-    """Endpoint, region and keys of the connection that the path lies below; None: the usual chain."""
+    """The connection that contains the path, for endpoint, region and keys; None: the default AWS chain."""
 
     def __str__(self) -> str:
         return self.name or str(self.path)
 
     @property
     def quarantine(self) -> TableRef:
-        """The table beside it, for rows that were set aside."""
+        """The table for quarantined rows, beside this one."""
         if self.name is None:
             return replace(self, path=f"{self.path}{QUARANTINE}")
         quoted = self.name.endswith("`")
@@ -73,46 +73,46 @@ class TableRef:
         return (self.path or "").startswith("s3a://")
 
     def at(self, location: str) -> Lake:
-        """How the table's files are reached, wherever it turned out to be."""
+        """Return how to reach the table's files at the location that the catalogue or path gave."""
         return replace(self.storage or Lake("", location), path=location)
 
 
 @dataclass(frozen=True)
 class ReadByColumn:
-    """An input that need not be a Delta table, and is not followed by its versions."""
+    """How an input is read that is not followed by its versions, so it need not be a Delta table."""
 
     column: str | None
-    """Its rows in the order of this column, from the watermark on; None: the whole table each time, compared
-    with what the output has."""
+    """The column that orders the rows, which are read from the watermark on; None: the whole table is read
+    each time and compared with the output."""
     key: tuple[str, ...] = ()
-    """The columns that tell its rows apart: a row that is read again is known by them."""
+    """The columns that identify a row, so that a row that is read twice is recognized."""
     lookback: timedelta = timedelta(0)
-    """How far below the watermark it is read again, for rows that come late."""
+    """How far below the watermark rows are read again, for rows that come late."""
     settle: timedelta = timedelta(0)
-    """Rows younger than that wait."""
+    """Rows younger than this wait for a later run."""
     format: str | None = None
-    """Of the files at its path; None: a Delta table, or one of the catalogue."""
+    """Format of the files at the input's path; None: a Delta table, or a table of the catalogue."""
 
 
 @dataclass(frozen=True)
 class DeltaInput:
     name: str
-    """Of the view that the transform reads, and in the ledger."""
+    """Name of the view that the transform reads, and of the input in the ledger."""
     table: TableRef
     snapshot: bool = False
-    """Pinned when the plan is made; its own changes touch nothing."""
+    """The version is pinned when the plan is made; changes of this input start no work."""
     raw: bool = False
-    """`feed: raw`: the rows of the feed with its columns, and the law is the user's."""
+    """`feed: raw`: the transform gets the change feed's rows and columns, and has to handle them itself."""
     initial: str | None = None
-    """`snapshot`, `earliest`, a version or a timestamp; None: by the mode of the output."""
+    """Where to begin: `snapshot`, `earliest`, a version or a timestamp; None: by the output's mode."""
     on_missing: OnMissing = OnMissing.FAIL
     max_versions: int | None = None
-    """In one batch."""
+    """The most versions in one batch; `max_bytes` the most bytes."""
     max_bytes: int | None = None
     for_checks: bool = False
-    """Read by an expectation, and not by the transform."""
+    """Whether an expectation reads this input, and not the transform."""
     by_column: ReadByColumn | None = None
-    """None: its changes are followed version by version."""
+    """How the input is read by a column; None: its changes are read version by version."""
     place: Place | None = None
 
 
@@ -124,18 +124,18 @@ class DeltaTable:
     sequence_by: str | None = None
     partition_by: tuple[str, ...] = ()
     track: tuple[str, ...] = ()
-    """`scd2`: the columns whose change makes a new row; none: all of them."""
+    """`scd2`: the columns whose change makes a new version of a row; empty: all columns."""
     surrogate_key: str | None = None
     """`scd2`: a column that holds a hash of key and `valid_from`."""
     on_delete: OnDelete = OnDelete.FAIL
-    """`append`: what a delete at the source does."""
+    """`append`: what to do if rows were deleted at the source."""
     giver: str = "the transform"
-    """Who gives its rows, in messages."""
+    """What produces the rows, as messages name it."""
     zorder: tuple[str, ...] = ()
     """The columns that `optimize` sorts by."""
     deletion_vectors: bool | None = None
-    """Whether Delta may mark rows as gone beside their file; None: in a table that is made anew it may, and
-    others stay as they are."""
+    """Whether the table uses deletion vectors; None: a table that is created does, existing ones stay as they
+    are."""
     place: Place | None = None
 
 
@@ -148,7 +148,7 @@ class Sql:
 @dataclass(frozen=True)
 class Function:
     name: str
-    """`module:function`, or the qualified name of one that was registered."""
+    """`module:function`, or the qualified name of a registered function."""
     root: Path | None = None
     """The project's folder, from which `module` is imported."""
     call: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
@@ -158,41 +158,41 @@ class Function:
 class DeltaFlow:
     """A flow between Delta tables.
 
-    Has the same facts under the same names as a `TableFlow`, so that nobody has to ask which of them it is.
+    Has the same attributes as a `TableFlow`, so that callers need not tell the two apart.
     """
 
     uses_delta: ClassVar[bool] = True
-    """Whether Spark needs Delta's jars for it."""
+    """Whether Spark needs Delta's jars for the flow."""
     upstream: ClassVar[None] = None
-    """It is no second stage of a table."""
+    """A Delta flow is never the second stage of a table."""
     stages: ClassVar[tuple[Stage, ...]] = ()
     holds: ClassVar[str] = "rows"
-    """What is found in its output."""
+    """What the output holds, as messages name it."""
     readers: ClassVar[int] = 1
-    """How many read one batch side by side: Spark divides the work itself."""
+    """How many readers one batch has: always 1, because Spark divides the work itself."""
     skip_hint: ClassVar[str] = ""
-    """What can be done where a flow that it reads from failed: nothing but to mend that."""
+    """A hint for when an upstream flow failed: empty, because only mending that flow helps."""
     pipeline: str
     name: str
     inputs: tuple[DeltaInput, ...]
     output: DeltaTable
     transform: Sql | Function | None = None
-    """None: the rows of the only input, as they are."""
+    """The transform; None: the rows of the only input, as they are."""
     expect: tuple[Expectation, ...] = ()
-    """Of the rows that it writes."""
+    """Checks on the rows that the flow writes."""
     evaluate: Evaluate = Evaluate.AUTO
     allow_nondeterministic: bool = False
-    """The transform may roll dice and read the clock."""
+    """Whether the transform may use random values and the current time."""
     drift: Drift = Drift.EVOLVE
     tags: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()
-    """The flows of this project whose outputs it reads."""
+    """Names of the flows of this project whose outputs this flow reads."""
     place: Place | None = None
     schedule: FlowSchedule | None = None
 
     @property
     def moving(self) -> tuple[DeltaInput, ...]:
-        """The inputs whose changes are followed."""
+        """The inputs whose changes are followed: all but the pinned ones."""
         return tuple(part for part in self.inputs if not part.snapshot)
 
     @property
@@ -202,43 +202,43 @@ class DeltaFlow:
 
     @property
     def by_column(self) -> DeltaInput | None:
-        """The input that is not followed by its versions, where there is one: the others are snapshots."""
+        """The input that is read by a column, or None; if there is one, all others are snapshots."""
         return next((part for part in self.inputs if part.by_column is not None), None)
 
     @property
     def plans_by_spark(self) -> bool:
-        """Whether it takes Spark jobs to know what is new."""
+        """Whether planning needs Spark to find out what is new."""
         part = self.by_column
         return part is not None and part.by_column is not None and part.by_column.column is not None
 
     @property
     def input(self) -> str:
-        """The name of its first input in the ledger."""
+        """Name of the first input in the ledger."""
         return self.moving[0].name
 
     @property
     def label(self) -> str:
-        """As `verify` names it."""
+        """The flow's name in `verify`."""
         return self.name
 
     @property
     def target(self) -> str:
-        """Where its rows go, as people read it."""
+        """The output's name, for people."""
         return str(self.output.table)
 
     @property
     def refresh_name(self) -> str:
-        """What to select for a full refresh of it."""
+        """What to select to refresh the flow fully."""
         return self.name
 
     @property
     def in_catalogue(self) -> bool:
-        """Whether its output is known only by a name in Spark's catalogue."""
+        """Whether the output is known only by a name in Spark's catalogue."""
         return self.output.table.path is None
 
     @property
     def appends(self) -> bool:
-        """Whether rows that come again are there twice."""
+        """Whether rows that are delivered twice are in the output twice."""
         return self.output.mode.facts.only_adds
 
     @property
@@ -250,4 +250,4 @@ class DeltaFlow:
 
 
 AnyFlow = TableFlow | DeltaFlow
-"""Whatever a run brings up to date."""
+"""Any flow that has data and a watermark."""

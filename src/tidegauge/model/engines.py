@@ -1,4 +1,4 @@
-"""Every kind of database, and the facts about it that several rooms ask for. Nothing here needs a driver.
+"""Every kind of database, and the facts about it that several rooms need. Nothing here needs a driver.
 
 A new kind begins here, with a member of `Engine` and its entry in `FACTS`. How it is read is in
 `sources/<engine>/`, how it is written in `outputs/warehouse/<engine>/`.
@@ -23,7 +23,7 @@ class Engine(StrEnum):
 
 
 class SchemaOf(StrEnum):
-    """Where the schema of a table comes from that is named without one."""
+    """Where the schema comes from if a table is named without one."""
 
     NOWHERE = "nowhere"
     """There are no schemas, and a dot is part of a table's name."""
@@ -35,33 +35,33 @@ class SchemaOf(StrEnum):
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What is true of one kind of database, whichever server it is."""
+    """What is true of every server of one kind of database."""
 
     title: str
-    """Its name as people write it."""
+    """Name of the database, as people write it."""
     readable: bool = False
-    """Can be read from. Every kind can be written to."""
+    """Whether it can be a source. Every kind can be written to."""
     port: int = 0
-    """The usual one of its servers; 0 where the connection names none: a file, or a service."""
+    """The default port; 0 if connections have none, for a file or a service."""
     schema_of: SchemaOf = SchemaOf.SCHEMA
     default_schema: str | None = None
-    """Where the connection names none."""
+    """Schema to use if the connection names none."""
     options: frozenset[str] = frozenset()
-    """The connection options that are allowed, by our own names; every other is refused."""
+    """The allowed connection options, by Tidegauge's names; any other is refused."""
     ssl_modes: tuple[str, ...] = SSL_MODES
-    """What the option `ssl` may say."""
+    """The allowed values of the option `ssl`."""
     spans_databases: bool = False
-    """A statement can read tables of other databases of the same server."""
+    """Whether a statement can read tables of other databases on the same server."""
     hybrid_tables: bool = False
-    """A table can be made a hybrid one, whose key is enforced."""
+    """Whether tables can be hybrid tables, whose key is enforced."""
     jdbc_jar: str | None = None
-    """Maven coordinates of the JDBC driver that Spark reads it with; None: it is read without JDBC alone."""
+    """Maven coordinates of the JDBC driver for Spark; None: it is only read without JDBC."""
     jdbc_excludes: tuple[str, ...] = ()
-    """What that jar asks for and Spark has already, or only an optional part of the driver needs."""
+    """Dependencies of that jar to leave out: those that Spark has or that only optional features need."""
     grammar: str | None = None
-    """What sqlglot calls its SQL, where that is another word."""
+    """Sqlglot's name for the SQL dialect, if it differs from the engine's name."""
     dataset_word: str | None = None
-    """What those who name datasets call it, where that is another word."""
+    """OpenLineage's name for the database, if it differs from the engine's name."""
 
 
 _SERVER_OPTIONS = frozenset({"connect_timeout", "ssl", "ssl_ca"})
@@ -101,7 +101,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         port=5439,
         default_schema="public",
         options=frozenset({"connect_timeout", "ssl"}),
-        # Its driver has no mode between none and a checked certificate, and brings the authorities along.
+        # The driver can only skip TLS or verify certificates, and has the certificate authorities built in.
         ssl_modes=("disable", "verify-ca", "verify-full"),
     ),
     Engine.SNOWFLAKE: EngineFacts(
@@ -115,10 +115,10 @@ FACTS: Mapping[Engine, EngineFacts] = {
 }
 
 READABLE = tuple(engine for engine, facts in FACTS.items() if facts.readable)
-"""The kinds that can be read from, in the order in which they are named to people."""
+"""The kinds that can be a source, in the order in which messages name them."""
 
 
 def name_readable(mark: str = "") -> tuple[str, str]:
-    """The readable kinds in two parts, for a sentence: all but the last with commas, and the last."""
+    """Return the readable kinds in two parts, for a sentence: all but the last with commas, and the last."""
     names = [f"{mark}{engine}{mark}" for engine in READABLE]
     return ", ".join(names[:-1]), names[-1]

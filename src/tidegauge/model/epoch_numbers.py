@@ -1,4 +1,4 @@
-"""Whole numbers that are moments: seconds, milliseconds or microseconds since 1970, in UTC."""
+"""Integers that are moments: seconds, milliseconds or microseconds since 1970, in UTC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = 10**8
-"""Seconds of the year 1973. From there to the year 5138 the three units have no number in common."""
+"""In seconds, March 1973. From there to the year 5138 no number is a valid moment in two of the units."""
 
 
 class Epoch(StrEnum):
@@ -21,22 +21,22 @@ class Epoch(StrEnum):
 
     @property
     def each(self) -> int:
-        """How many of them a second has."""
+        """How many of this unit make a second."""
         return {Epoch.SECONDS: 1, Epoch.MILLISECONDS: 10**3, Epoch.MICROSECONDS: 10**6}[self]
 
 
 def number_of(moment: datetime, epoch: Epoch) -> int:
-    """A moment in UTC, without a zone, as a number of this unit; rounded down."""
+    """Return a moment (UTC, without a zone) as a number of this unit, rounded down."""
     return (moment.replace(tzinfo=UTC) - _BEGIN) // epoch.unit
 
 
 def unit_of(number: int) -> Epoch | None:
-    """The unit in which this could be a moment of our time; None where it is none in any."""
+    """Return the unit in which the number is a moment between 1973 and 5138; None if it is so in no unit."""
     return next((epoch for epoch in Epoch if _FIRST <= number // epoch.each < _FIRST * 1000), None)
 
 
 def moment_of(text: str) -> datetime | None:
-    """The moment, in UTC without a zone; the size of the number decides its unit. None: not a moment."""
+    """Parse a moment, in UTC without a zone; the size of the number decides the unit. None: not a moment."""
     if not (text.isascii() and text.isdigit()):
         return None
     epoch = unit_of(int(text))

@@ -1,4 +1,4 @@
-"""An error as JSON has it: masked, with its hint, and whether to try again."""
+"""An error as JSON: masked, with its hint, and whether to try again."""
 
 from __future__ import annotations
 

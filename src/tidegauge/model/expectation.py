@@ -1,4 +1,4 @@
-"""What a flow expects of the rows it writes, and what was found: one check each, as the user asked for it."""
+"""The checks that a user asks for on the rows that a flow writes, and what they found."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 NOT_AS_EXPECTED = "not_as_expected"
-"""The event of the history that has what checks found, with the number of rows that were set aside."""
+"""The history event that records what checks found, with the number of rows that were set aside."""
 
 
 class Action(StrEnum):
-    """What becomes of rows that are not as expected."""
+    """What to do with rows that are not as expected."""
 
     FAIL = "fail"
-    """The batch fails, and nothing of it is written."""
+    """Fail the batch, and write none of it."""
     QUARANTINE = "quarantine"
-    """They go to the table beside the target, with the reasons."""
+    """Write the rows to the table beside the target, with the reasons."""
     DROP = "drop"
-    """They are left out, and counted."""
+    """Leave the rows out, and count them."""
     WARN = "warn"
-    """They are written, and counted."""
+    """Write the rows, and count them."""
 
     @property
     def sets_aside(self) -> bool:
@@ -44,7 +44,7 @@ class NotNull:
 class Accepted:
     column: str
     values: tuple[str, ...]
-    """As text; each is cast to the column's type."""
+    """The accepted values as text; each is cast to the column's type."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class InRange:
 class Matches:
     column: str
     pattern: str
-    """A regular expression of Java's, for the whole value."""
+    """A Java regular expression that the whole value has to match."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ForeignKey:
     table: TableRef
     to: tuple[str, ...]
     input: str
-    """The pinned input of the flow that the table is read as."""
+    """Name of the flow's pinned input that reads the table."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +93,20 @@ class Fresh:
 
 
 RowRule = NotNull | Accepted | InRange | Matches | Predicate | ForeignKey
-"""One row alone tells whether it is kept."""
+"""Rules that can be checked on each row by itself."""
 BatchRule = Unique | RowCount | Fresh
-"""Only all rows of a batch together tell."""
+"""Rules that need all rows of a batch."""
 Rule = RowRule | BatchRule
 
 
 @dataclass(frozen=True)
 class Expectation:
     name: str
-    """As reports and reasons have it; no two of a flow have one name."""
+    """The name in reports and reasons, unique within a flow."""
     rule: Rule
     action: Action = Action.FAIL
     max_fraction: float | None = None
-    """A greater part of a batch's rows fails the batch, whatever the action."""
+    """The share of a batch's rows that may fail; a larger share fails the batch, whatever the action."""
     place: Place | None = None
 
     @property
@@ -120,12 +120,12 @@ class Expectation:
 
 @dataclass(frozen=True)
 class CheckCount:
-    """What a batch came to under one expectation."""
+    """The result of one expectation for a batch."""
 
     name: str
     action: Action
     failed: int
-    """Rows; of a check on the batch as a whole, 1 where it is not as expected."""
+    """Number of rows that failed; for a check on the whole batch 1 if it failed."""
 
     def to_json(self) -> dict[str, Any]:
         return {"check": self.name, "action": self.action.value, "failed": self.failed}
@@ -133,13 +133,13 @@ class CheckCount:
 
 @dataclass(frozen=True)
 class Checks:
-    """What a batch came to under all of them."""
+    """The result of all expectations for a batch."""
 
     checked: int | None
-    """Rows that were looked at; None, in a commit: as many as it writes."""
+    """Number of rows that were checked; None, in a commit: as many as the commit writes."""
     counts: tuple[CheckCount, ...] = ()
     quarantined: int = 0
-    """Rows, however many checks each of them failed."""
+    """Number of quarantined rows; a row that fails several checks counts once."""
     dropped: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -167,22 +167,22 @@ class Checks:
 
     @property
     def passed(self) -> int:
-        """Rows that are not set aside, of those that were looked at."""
+        """Number of checked rows that were neither quarantined nor dropped."""
         return (self.checked or 0) - self.quarantined - self.dropped
 
     @property
     def warned(self) -> int:
-        """How often a row was written that is not as expected."""
+        """Number of failures under `warn`; a row that fails several checks counts for each."""
         return sum(one.failed for one in self.counts if one.action is Action.WARN)
 
     def tell(self) -> str | None:
-        """For people; None where all was as expected."""
+        """Describe the failures for people; None if there are none."""
         said = [f"{one.name}: {one.failed:,} ({one.action})" for one in self.counts if one.failed]
         return f"of {self.checked or 0:,} rows not as expected: {'; '.join(said)}" if said else None
 
 
 def add_up(found: Iterable[Checks]) -> Checks | None:
-    """Of several batches; None where none was checked."""
+    """Add up the results of several batches; None if there are no results."""
     every = list(found)
     if not every:
         return None

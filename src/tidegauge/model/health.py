@@ -1,4 +1,4 @@
-"""How well a flow is: findings of a check, each with a level, and where the levels begin."""
+"""The health of flows: checks, their findings with a level, and the limits of each level."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HealthCheck(StrEnum):
 
 
 OF_FLOWS = tuple(check for check in HealthCheck if check not in (HealthCheck.LEDGER, HealthCheck.SCHEDULE))
-"""The checks of one flow; the others are of the whole pipeline."""
+"""The checks of a single flow; the others are about the whole pipeline."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class HealthFinding:
     level: HealthLevel
     says: str
     alert: AlertKind | None = None
-    """What it is to those who are alerted; None: they are not."""
+    """The kind of alert that this finding raises; None: no alert."""
 
     def to_json(self) -> dict[str, Any]:
         return {"check": self.check.value, "level": self.level.value, "says": self.says}
@@ -46,29 +46,29 @@ class HealthFinding:
 @dataclass(frozen=True)
 class HealthLimits:
     fresh: timedelta = timedelta(hours=24)
-    """Rows that came less than this ago are FRESH."""
+    """A flow whose newest rows came less than this ago is FRESH."""
     stale: timedelta = timedelta(hours=48)
-    """Up to here they are STALE, and from then on VERY_STALE."""
+    """Up to this age they are STALE, from then on VERY_STALE."""
     watermark: timedelta = timedelta(hours=72)
     lag: timedelta | None = None
-    """The target: a watermark further behind the clock is critical."""
+    """The most that a watermark may lag behind the clock before it is critical; None: no limit."""
     stuck: timedelta = timedelta(hours=6)
     slower: float = 3.0
-    """Times the median of its own runs."""
+    """A run is slow from this many times the median duration of the flow's own runs."""
     fewer: float = 0.1
     more: float = 10.0
-    """Rows of a run, as multiples of the median of its own runs."""
+    """`fewer` and `more`: limits for the rows of a run, as multiples of the median of the flow's own runs."""
 
 
 @dataclass(frozen=True)
 class HealthSettings:
     limits: HealthLimits = HealthLimits()
     override: Mapping[str, HealthLimits] = field(default_factory=dict)
-    """By a flow's name, a pattern or `tag:WORD`; the first that means a flow holds."""
+    """Limits by a flow's name, a pattern or `tag:WORD`; the first entry that matches a flow applies."""
     ledger_rows: int = 1_000_000
-    """Runs and events that the ledger keeps of the pipeline."""
+    """How many runs and events of the pipeline the ledger may hold before a warning."""
     missed: int = 3
-    """Times of a schedule, one after the other, that nobody ran for."""
+    """How many scheduled times in a row may be missed before it is critical."""
 
 
 def worst(levels: Iterable[HealthLevel]) -> HealthLevel:
@@ -78,14 +78,14 @@ def worst(levels: Iterable[HealthLevel]) -> HealthLevel:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """A flow as the page shows it."""
+    """A flow's health, as the page shows it."""
 
     flow: str
     layer: str
-    """Its first tag, or nothing."""
+    """The flow's first tag; empty if it has none."""
     state: str
     level: HealthLevel
     findings: tuple[HealthFinding, ...]
     seconds: tuple[float, ...] = ()
-    """Of the runs that went well, oldest first; `rows` are theirs too."""
+    """Durations of the successful runs, oldest first; `rows` are the same runs' row counts."""
     rows: tuple[int, ...] = ()

@@ -1,10 +1,9 @@
-"""What a watermark of a database table was taken over: which table, in which order, which of its rows, and
-how they were masked.
+"""What a watermark of a database table refers to: the table, its order, the row filter and the masks.
 
-As text: `TABLE#ORDER`, then `.s` where the table has no cursor and is read whole, then `.w` and a digest of
-`where:`, then `.m` and for each masked column a digest of its name and one of its mask. What has no filter
-and no masks is written as it was before there were any. Behind `TABLE#ORDER~` no more is known: a person has
-set the watermark, and the next plan says what holds.
+As text: `TABLE#ORDER`, then `.s` if the table has no cursor and is read whole, then `.w` and a digest of
+`where:`, then `.m` and for each masked column a digest of its name and one of its mask. Without filter and
+masks the text is the same as in versions that had neither. `~` at the end means that a person has set the
+watermark: filter and masks are unknown until the next plan.
 """
 
 from __future__ import annotations
@@ -28,16 +27,17 @@ class TableIdentity:
     table: str
     order: str
     where: str = ""
-    """A digest, as are the masks by column; empty: every row."""
+    """Digest of `where:`; empty: every row."""
     masks: Mapping[str, str] = field(default_factory=dict)
+    """Digest of the mask, by digest of the column's name."""
     by_hand: bool = False
-    """Any rows and masks will do."""
+    """Whether a person set the watermark, so that any filter and masks are accepted."""
     whole: bool = False
-    """There is no cursor."""
+    """Whether the table has no cursor and is read whole."""
 
 
 def identify(source_table: SourceTable) -> str:
-    """A watermark means nothing against another order, and too little against other rows."""
+    """Return the identity as text. A watermark is not valid for another order or other rows."""
     order = "\0".join([source_table.cursor.order, *(part.order for part in source_table.key)])
     where = f".w{digest(source_table.filter)}" if source_table.filter else ""
     masks = "".join(sorted(digest(one.name) + one.mask for one in source_table.columns if one.mask))
@@ -47,7 +47,7 @@ def identify(source_table: SourceTable) -> str:
 
 
 def read_identity(text: str) -> TableIdentity | None:
-    """None: it is that of something else than a table of a database."""
+    """Parse an identity; None if the text is not that of a database table."""
     found = _FORM.fullmatch(text)
     if found is None:
         return None
@@ -58,7 +58,7 @@ def read_identity(text: str) -> TableIdentity | None:
 
 
 def accept_scope(known: str | None) -> str | None:
-    """The same table in the same order, with the rows and masks that the next plan finds."""
+    """Return the identity for the same table and order that accepts any filter and masks in the next plan."""
     found = read_identity(known) if known else None
     return known if found is None else f"{found.table}#{found.order}{'.s' if found.whole else ''}{_BY_HAND}"
 

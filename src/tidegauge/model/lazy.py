@@ -10,8 +10,8 @@ Value = TypeVar("Value")
 
 
 class lazy(Generic[Owner, Value]):  # noqa: N801 - used as a decorator
-    """As `functools.cached_property`, which until Python 3.12 has one lock for all objects of a class: flows
-    side by side would wait for each other's queries. Each of our objects is one thread's."""
+    """Like `functools.cached_property`, but without its lock, which until Python 3.12 all objects of a class
+    share: parallel flows would wait for each other's queries. Only one thread may use each object."""
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""Where the rows of a flow come from and go to, as catalogues of lineage name it."""
+"""Where the rows of a flow come from and go to, by OpenLineage's naming of datasets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Dataset:
     namespace: str
-    """Where it is: `postgres://HOST:PORT`, `s3://BUCKET`, `file`."""
+    """Where the dataset is: `postgres://HOST:PORT`, `s3://BUCKET`, `file`."""
     name: str
-    """What it is called there."""
+    """The dataset's name within the namespace."""
     input: str | None = None
-    """Its name as an input of the flow; None: it is the output."""
+    """The name as an input of the flow; None: the dataset is the output."""
     columns: tuple[tuple[str, str], ...] = ()
-    """Name and type of each; none where they are not known."""
+    """Name and type of each column; empty if not known."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,6 @@ class FlowLineage:
     inputs: tuple[Dataset, ...]
     output: Dataset
     sql: str | None = None
-    """Of its transform."""
+    """SQL of the flow's transform, if it has one."""
     columns: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """By column of the output, the inputs' names and columns that it is made from, where that is certain."""
+    """For each output column the (input, column) pairs that it is computed from, if that is certain."""

@@ -1,7 +1,7 @@
-"""Where files can lie: on a local path, `file:` or `s3a:`.
+"""Which locations of files are supported: a local path, `file:` or `s3a:`.
 
-Whatever else looks like a scheme would, taken for a path, make a local folder of that name, and everything
-would seem to go well. So every room that gets a location asks here.
+A location with another scheme, if used as a local path, would create a local folder of that name without any
+error. So every room that gets a location checks it here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _PART = r"(?:`(?:[^`]|``)+`|\w+)"
 _NAMES = re.compile(rf"{_PART}(?:\.{_PART})+")
 _S3 = ("s3", "s3n", "s3a")
-"""As catalogues write it; a person writes the last."""
+"""The schemes for S3 that catalogues use; people write `s3a`."""
 
 
 def scheme_of(location: str) -> str | None:
-    """What stands before the first colon, if it looks like a scheme; None for a plain path."""
+    """Return the text before the first colon, if it looks like a scheme; None for a plain path."""
     found = _SCHEME.match(location)
     return found[1] if found else None
 
@@ -27,9 +27,9 @@ def unsupported(scheme: str) -> str:
 
 
 def resolve(location: str) -> str:
-    """`s3a://…` without a slash at its end, or a local path, from what a catalogue or a person wrote.
+    """Return `s3a://…` without a trailing slash, or a local path, from what a catalogue or a person wrote.
 
-    Raises ValueError, with the sentence, for a store of any other kind.
+    Raises ValueError, with a message for people, for any other kind of store.
     """
     scheme = scheme_of(location)
     if scheme is None:
@@ -47,6 +47,6 @@ def resolve(location: str) -> str:
 
 
 def is_in_catalogue(name: str) -> bool:
-    """Whether this is a name with a dot in it, as Spark's catalogue has them. A folder of that name is
-    written `./NAME`; a single word is a folder always."""
+    """Whether this is a name with a dot, as in Spark's catalogue. A folder with such a name is written
+    `./NAME`; a single word is always a folder."""
     return _NAMES.fullmatch(name) is not None

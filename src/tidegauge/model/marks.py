@@ -1,4 +1,4 @@
-"""What a row carries of the checks that it fails, and what becomes of a batch by these marks. Pure."""
+"""How a row is marked with the checks that it fails, and what the marks mean for a batch. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tidegauge.model.expectation import Action, CheckCount, Checks, Expectation,
 FAILED = "__tidegauge_failed"
 """The column with one bit for each check that a row fails."""
 ROW = "__tidegauge_row"
-"""The column with the row as JSON, where it may be set aside or shown."""
+"""The column with the row as JSON, for rows that are quarantined or shown in a message."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The checks of a flow that one row alone tells, in the order of their bits.
+    """The checks of a flow that apply to single rows, in the order of their bits.
 
-    First those that leave a row where it is, then `drop`, then `quarantine`: so what becomes of a row is told
-    by how large its FAILED is, in any database's SQL.
+    The bits are ordered by action: first `fail` and `warn`, then `drop`, then `quarantine`. So comparing
+    FAILED with two numbers tells what to do with a row, in any database's SQL.
     """
 
     checks: tuple[Expectation, ...]
@@ -42,7 +42,7 @@ class Marks:
 
     @property
     def needs_text(self) -> int:
-        """The bits of checks whose rows are set aside or shown."""
+        """The bits of checks for which a failing row is needed as text, to quarantine or to show it."""
         return sum(
             1 << at
             for at, one in enumerate(self.checks)
@@ -51,7 +51,7 @@ class Marks:
 
     @property
     def looks_up(self) -> bool:
-        """A check is told by another table, so that any row may yet have to be set aside or shown."""
+        """Whether one of those checks is a foreign key: only the other table tells which rows fail."""
         mask = self.needs_text
         return any(isinstance(one.rule, ForeignKey) and mask >> at & 1 for at, one in enumerate(self.checks))
 
@@ -59,9 +59,9 @@ class Marks:
         return [one.name for at, one in enumerate(self.checks) if failed >> at & 1]
 
     def judge(self, flow: str, counted: Mapping[int, int], show: Callable[[int], str | None]) -> Checks:
-        """What a batch came to. `counted`: rows by their FAILED; `show`: one of those that have a bit.
+        """Return the result for a batch. `counted`: rows by FAILED; `show`: gives an example row for a bit.
 
-        Raises ExpectationFailed for a batch that must not be written.
+        Raises ExpectationFailed if the batch must not be written.
         """
         rows = sum(counted.values())
         counts = []
@@ -77,7 +77,7 @@ class Marks:
 
 
 def refuse(flow: str, one: Expectation, failed: int, of: int | None, show: Callable[[], Any]) -> None:
-    """Raises ExpectationFailed where so many rows must not fail a check."""
+    """Raise ExpectationFailed if the expectation does not allow this many failed rows."""
     if not failed:
         return
     many = f"{failed:,} rows" if of is None else f"{failed:,} of {of:,} rows"
@@ -102,7 +102,7 @@ def refuse(flow: str, one: Expectation, failed: int, of: int | None, show: Calla
 
 
 def count_rows(flow: str, one: Expectation, kept: int) -> CheckCount:
-    """A `row_count`, of the rows that are written. Raises ExpectationFailed."""
+    """Check a `row_count` on the number of rows to be written. Raises ExpectationFailed."""
     assert isinstance(one.rule, RowCount)
     least, greatest = one.rule.least, one.rule.greatest
     wrong = (least is not None and kept < least) or (greatest is not None and kept > greatest)
@@ -117,7 +117,7 @@ def count_rows(flow: str, one: Expectation, kept: int) -> CheckCount:
 
 
 def count_stale(flow: str, one: Expectation, *, stale: bool) -> CheckCount:
-    """A `fresh`. Raises ExpectationFailed."""
+    """Return the result of a `fresh` check. Raises ExpectationFailed."""
     assert isinstance(one.rule, Fresh)
     if stale and one.action is Action.FAIL:
         raise ExpectationFailed(

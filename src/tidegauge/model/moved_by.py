@@ -1,4 +1,4 @@
-"""Who moved the rows of a batch, as reports say it."""
+"""What moved the rows of a batch, as reports show it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import StrEnum
 
 class MovedBy(StrEnum):
     PROCESS = "process"
-    """The process of the run itself, or a database that takes them from where it says."""
+    """The run's own process, or a database that loads the files it is pointed to."""
     PROCESSES = "processes"
-    """Processes of the run's own, on the same machine."""
+    """Child processes of the run, on the same machine."""
     SPARK = "spark"
     DATABASE = "database"
-    """The one that has both ends: no row leaves it."""
+    """The database that is both source and target: no row leaves it."""
 
 
 _SHOWN = {
@@ -25,5 +25,5 @@ _SHOWN = {
 
 
 def show_movers(movers: Iterable[MovedBy]) -> str | None:
-    """For people; None where nothing was moved."""
+    """Name the movers for people; None if nothing was moved."""
     return ", ".join(_SHOWN[one] for one in movers) or None

@@ -1,7 +1,7 @@
-"""What MySQL and MariaDB say was granted to a login, and what that allows. Pure, but for the questions.
+"""Reads MySQL's and MariaDB's grants, and finds what they allow a login. Pure, except for `ask_grants`.
 
-There are no functions to ask. Grants are on names: also of tables that are not there yet, and who makes a
-table has no more right on it than before.
+These servers have no function that checks a right. Grants are on names, also of tables that do not exist yet,
+and whoever creates a table gets no further rights on it.
 """
 
 from __future__ import annotations
@@ -25,33 +25,35 @@ _OF_COLUMNS = re.compile(r" ?\([^)]*\)")
 class Grant:
     to: str
     schema: str
-    """A pattern as LIKE has it; `*` for all."""
+    """A LIKE pattern for schemas; `*` for all."""
     table: str
-    """`*` for all."""
+    """A table; `*` for all."""
     verbs: frozenset[str]
     takes: bool = False
-    """It takes away what another one gives."""
+    """Whether it is a partial revoke, which takes away what another grant gives."""
 
 
 def read_grants(lines: Iterable[str], active: Iterable[str] = ()) -> list[Grant]:
-    """Of what SHOW GRANTS answers. Lines of roles count where they are active. Rights on single columns are
-    left out: our statements name all columns."""
+    """Parse the lines of SHOW GRANTS. A role's grants count only if the role is in `active`. Grants on single
+    columns are left out: Tidegauge's statements name all columns."""
     roles, found = {*active}, []
     for line in lines:
         match = _GRANT.match(line)
         if match is None:
             continue
         to = match["to"]
-        if "@" not in to and _plain(to) not in roles:
+        if "@" not in to and _unquote(to) not in roles:
             continue
-        verbs = _split(match["verbs"])
-        grant = Grant(to, _plain(match["schema"]), _plain(match["table"]), verbs, match["how"] == "REVOKE")
+        verbs = _split_verbs(match["verbs"])
+        grant = Grant(
+            to, _unquote(match["schema"]), _unquote(match["table"]), verbs, match["how"] == "REVOKE"
+        )
         found.append(grant)
     return found
 
 
 def find_allowed(grants: Iterable[Grant], schema: str, table: str) -> frozenset[str]:
-    """The verbs on one table; for any other table of the schema give `*`."""
+    """Return the verbs allowed on a table; `*` stands for any table without grants of its own."""
     allowed: set[str] = set()
     taken: set[str] = set()
     schemas: dict[str, list[Grant]] = {}
@@ -63,16 +65,16 @@ def find_allowed(grants: Iterable[Grant], schema: str, table: str) -> frozenset[
                 taken |= one.verbs
             else:
                 schemas.setdefault(one.to, []).append(one)
-        elif one.table == table and _plain_schema(one.schema) == schema and not one.takes:
+        elif one.table == table and _unescape_schema(one.schema) == schema and not one.takes:
             allowed |= one.verbs
     for several in schemas.values():
-        # Of the patterns that fit a schema the server obeys one alone: the most exact.
-        allowed |= max(several, key=lambda one: _exactness(one.schema)).verbs
+        # Of all patterns that match a schema, the server uses only the most exact one.
+        allowed |= max(several, key=lambda one: _measure_exactness(one.schema)).verbs
     return frozenset(allowed - taken)
 
 
 def ask_grants(asked: Asked) -> tuple[list[str], list[str]]:
-    """The lines of SHOW GRANTS, and the roles that are active, as `read_grants` takes them."""
+    """Query the lines of SHOW GRANTS and the active roles, for `read_grants`."""
     ((version,),) = asked.rows("SELECT VERSION()")
     if "MariaDB" in str(version):
         roles = [
@@ -82,13 +84,13 @@ def ask_grants(asked: Asked) -> tuple[list[str], list[str]]:
         ]
         return [str(line) for (line,) in asked.rows("SHOW GRANTS")], roles
     ((active,),) = asked.rows("SELECT CURRENT_ROLE()")
-    # MySQL adds up what roles give, and shows it as the login's own.
+    # MySQL merges the grants of roles into those of the login.
     using = "" if str(active) in ("NONE", "None", "") else f" USING {active}"
     return [str(line) for (line,) in asked.rows(f"SHOW GRANTS FOR CURRENT_USER(){using}")], []
 
 
 def name_login(user: str) -> str:
-    """What CURRENT_USER() says, as a GRANT names it."""
+    """Quote a login, as CURRENT_USER() returns it, for a GRANT."""
     name, _, host = user.rpartition("@")
     return f"'{name}'@'{host}'"
 
@@ -97,20 +99,20 @@ def find_missing(wanted: Iterable[str], allowed: frozenset[str]) -> frozenset[st
     return frozenset() if ALL in allowed else frozenset(wanted) - allowed
 
 
-def _split(verbs: str) -> frozenset[str]:
+def _split_verbs(verbs: str) -> frozenset[str]:
     parts = re.split(r", (?![^(]*\))", verbs)
     return frozenset(part.strip() for part in parts if not _OF_COLUMNS.search(part))
 
 
-def _plain(quoted: str) -> str:
+def _unquote(quoted: str) -> str:
     if quoted == "*":
         return quoted
     mark = quoted[0] if quoted[0] in "`\"'" else ""
     return quoted.strip(mark).replace(mark * 2, mark) if mark else quoted
 
 
-def _plain_schema(pattern: str) -> str:
-    """On single tables a schema is no pattern."""
+def _unescape_schema(pattern: str) -> str:
+    """In a grant on a single table, the schema is not a pattern: unescape it."""
     return pattern.replace("\\_", "_").replace("\\%", "%")
 
 
@@ -121,7 +123,7 @@ def _matches(pattern: str, schema: str) -> bool:
     return re.fullmatch(regex, schema, re.DOTALL) is not None
 
 
-def _exactness(pattern: str) -> int:
-    """How many characters stand before the first that means any."""
+def _measure_exactness(pattern: str) -> int:
+    """Return how many characters come before the first wildcard; most for a pattern without one."""
     found = re.search(r"(?<!\\)[%_]", pattern)
     return len(pattern) + 1000 if found is None else found.start()

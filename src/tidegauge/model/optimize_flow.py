@@ -1,4 +1,4 @@
-"""The compaction of some flows' tables, as the user asked for it: a flow without data of its own."""
+"""A flow that compacts the tables of other flows and has no data of its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.spec import Stage
 
 OPTIMIZE = "optimize"
-"""The `kind` of such a flow."""
+"""The `kind` of an optimize flow."""
 
 
 @dataclass(frozen=True)
 class OptimizeFlow:
-    """Has no watermark, and nothing of it is in the ledger: what it did is in the tables' own logs."""
+    """Has no watermark and nothing in the ledger: what it did is in the tables' own logs."""
 
     uses_delta: ClassVar[bool] = True
     stages: ClassVar[tuple[Stage, ...]] = ()
@@ -25,18 +25,21 @@ class OptimizeFlow:
     pipeline: str
     name: str
     select: tuple[str, ...]
-    """As it is written; none: every flow that writes a Delta table."""
+    """The selection as written; empty: every flow that writes a Delta table."""
     vacuum: bool = True
     tags: tuple[str, ...] = ()
     looks_after: tuple[DeltaFlow, ...] = ()
-    """The flows whose tables are meant."""
+    """The flows whose tables are compacted."""
     readers: tuple[str, ...] = ()
-    """The flows that read those tables: a vacuum asks how far they are, so it comes after them too."""
+    """Names of the flows that read those tables: a vacuum asks how far they are, so it runs after them."""
     place: Place | None = None
     select_place: Place | None = None
 
     def look_after(self, meant: Sequence[DeltaFlow], delta_flows: Sequence[DeltaFlow]) -> OptimizeFlow:
-        """`meant`, of which flows that fill tables from a database may be; read by some of `delta_flows`."""
+        """Set the flows to compact, and find the readers of their tables in `delta_flows`.
+
+        `meant` may include flows that fill Delta tables from a database.
+        """
         names = {flow.name for flow in meant}
         readers = (
             flow.name for flow in delta_flows if flow.name not in names and names & set(flow.upstreams)

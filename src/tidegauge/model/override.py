@@ -1,4 +1,4 @@
-"""Overrides: changes of watermarks by hand, and what would undo them."""
+"""Overrides: changes of watermarks by hand, and what is needed to undo them."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from datetime import datetime
 from tidegauge.model.position import Position
 
 Identity = tuple[str | None, str | None]
-"""Which table an input is, and the fingerprint of its columns; None: not known, any will do."""
+"""The source table of an input, and the fingerprint of its columns; None: not known, so any is accepted."""
 
 
 @dataclass(frozen=True)
 class Override:
-    """A change by hand that was begun: no one advances any more, and whoever comes next ends it."""
+    """A change by hand that was begun: nobody can advance the flow until the override ends."""
 
     kind: str
     """`set`, `reset`, `refresh` (a reset that empties the output), `copy`, `import` or `undo`."""
     positions: Mapping[str, Position | None]
-    """By input; inputs that are not named stay where they are."""
+    """The new positions by input; inputs that are not named stay where they are."""
     epoch: int
-    """The epoch that the output has to open before the ledger moves."""
+    """The epoch that the output has to open before the ledger changes."""
     continues: tuple[int, int] | None
-    """Epoch and batch up to which the new epoch shows what an earlier one wrote; None: nothing."""
+    """Earlier epoch and its last batch that the new epoch still shows; None: nothing earlier is shown."""
     reason: str
     actor: str
     at: datetime
     identities: Mapping[str, Identity] = field(default_factory=dict)
-    """By input, what the next plan shall compare its table with; inputs that are not named keep theirs."""
+    """By input, the identity that the next plan compares the table with; inputs not named keep theirs."""
 
 
 @dataclass(frozen=True)
 class Stand:
-    """Where a flow stood when somebody looked at it. Whoever takes, moves or plans it since makes another."""
+    """Where a flow stood when it was looked at. Any later claim, advance, override or plan changes it."""
 
     fence: int = 0
     plan_id: str | None = None
     done: int = 0
-    """Batches of the plan."""
+    """How many batches of the plan were done."""
 
 
 FORGET = "forget"
@@ -46,10 +46,10 @@ FORGET = "forget"
 
 @dataclass(frozen=True)
 class Undo:
-    """What the last override replaced, or what was forgotten."""
+    """What the last override replaced, or what `forget` removed; `undo` brings it back."""
 
     kind: str
-    """As an override's, or FORGET."""
+    """The kind of the override, or FORGET."""
     positions: Mapping[str, Position | None]
     continues: tuple[int, int]
     at: datetime
@@ -57,11 +57,11 @@ class Undo:
 
     @property
     def forgot(self) -> bool:
-        """Whether the flow was forgotten after it had delivered: nothing is planned until a person says how
-        it goes on."""
+        """Whether the flow was forgotten after it had delivered rows: it is not planned until a person
+        decides how it continues."""
         return self.kind == FORGET and self.continues != (0, 0)
 
 
 def show_continued(continues: tuple[int, int] | None) -> str:
-    """What an epoch continues, as messages name it."""
+    """Describe what an epoch continues, for messages."""
     return "nothing" if continues is None else "epoch {} up to batch {}".format(*continues)

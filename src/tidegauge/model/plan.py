@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.model.expectation import Checks
 from tidegauge.model.position import Position, Window, encode, from_body, to_body
 
-# Made once: json.dumps would make one for every call.
+# One encoder for all calls: json.dumps would create one for each call.
 _to_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -18,19 +18,19 @@ class ReadWay(StrEnum):
     """How the window of a Delta input is read."""
 
     FEED = "feed"
-    """Its change data feed, version by version."""
+    """The change data feed, version by version."""
     FILES = "files"
-    """The files that its versions added, where they did nothing else."""
+    """The files that its versions added, if those versions did nothing else."""
     SNAPSHOT = "snapshot"
-    """The whole table as it is at the window's end; what the output has besides goes."""
+    """The whole table at the window's end; the output deletes everything else that it has."""
     DIFF = "diff"
-    """What differs between the table at the window's two ends."""
+    """The difference between the table at the window's two ends."""
     PINNED = "pinned"
-    """No change of it counts: the whole table at the window's end, to be joined with."""
+    """The whole table at the window's end, to join with; its changes start no work."""
     COLUMN = "column"
-    """Of a table without versions: the rows that a column puts into the window, or all there are."""
+    """For a table without versions: the rows whose column value lies in the window, or all rows."""
     NOTHING = "nothing"
-    """Nothing has changed in the window; it may be empty."""
+    """Nothing has changed in the window, which may be empty."""
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,33 @@ class Batch:
     """A part of the plan's window: the unit of commit and of recovery."""
 
     windows: tuple[Window, ...]
-    """One for each input of the plan, in the same order."""
+    """One window for each input of the plan, in the same order."""
     splits: tuple[Position, ...] = ()
-    """Points inside the first window where parallel readers meet: one reads up to it, the next from it on."""
+    """Points that cut the first window for parallel readers: one reads up to a point, the next from there."""
     rows: int | None = None
-    """As counted when the plan was made; the truth is what was written."""
+    """Number of rows when the plan was made; the number that is written may differ."""
     nulls: bool = False
-    """Reads the rows whose cursor is NULL, and nothing else."""
+    """Whether the batch reads only the rows whose cursor is NULL."""
     again: bool = False
-    """Reads below the watermark (`lookback`), so the watermark stays until the plan's last batch moves it."""
+    """Whether it reads below the watermark (`lookback`): the watermark stays until the plan's last batch."""
     empty: bool = False
-    """Reads no rows: makes the output of a table that has none, with its columns."""
+    """Whether it reads no rows, and only creates the output, with its columns, for a table without rows."""
     deletes: bool = False
-    """Reads no rows: takes from the output the keys that the source no longer has."""
+    """Whether it reads no rows, and deletes from the output the keys that the source no longer has."""
     empties: bool = False
-    """Reads no rows: the source has none, and the output is left with none."""
+    """Whether it reads no rows, and deletes all rows of the output, because the source has none."""
     repairs: Window | None = None
-    """Reads again the rows up to this window's end that a comparison, made when it is written, finds missing
-    or different in the output; with `deletes`: takes away what was too many there, and says how many in
-    `rows`."""
+    """If set, the batch is a repair up to this window's end: when written, it compares source and output, and
+    reads the rows that are missing or different in the output. With `deletes` it removes the rows that only
+    the output has; `rows` is their number."""
     ways: tuple[ReadWay, ...] = ()
-    """Of Delta inputs, how each one's window is read; in the order of the windows."""
+    """For Delta inputs: how each window is read, in the order of the windows."""
     stamps: tuple[str | None, ...] = ()
-    """When the source committed the upper end of each window; empty: known of the plan's end alone."""
+    """When the source committed the upper end of each window; empty: known only for the plan's end."""
 
 
 NO_INDEX = "no index begins with"
-"""How the note begins that says so of a cursor. It holds for many tables alike, and people read it once."""
+"""How the note begins that a cursor has no index. Many tables can have this note, so it is shown once."""
 
 
 @dataclass(frozen=True)
@@ -75,25 +75,25 @@ class InputPlan:
     cursor: str
     """The cursor's kind: `timestamp`, `value`, `version` or `files`."""
     window: Window | None
-    """Up to the last row found. None while nothing is safe to read yet; a plan with batches has one."""
+    """Ends at the last row found. None if nothing is safe to read yet; never None in a plan with batches."""
     source_id: str
-    """Which server and table this is, so that a plan is never run against another one."""
+    """Identifies server and table, so that a plan is never run against another one."""
     fingerprint: str
-    """Of the columns and types that will be read."""
+    """Fingerprint of the columns and types that will be read."""
     pending: str | None = None
-    """What the next plan has to know: `model.pending.Pending` as text."""
+    """What the next plan has to know, as the text of `model.pending.Pending`."""
     stamp: str | None = None
-    """When the source committed the upper end, where the source says so: a version's commit, the newest row
-    of a batch of files. ISO 8601, in UTC unless the column that it comes from has no zone."""
+    """When the source committed the upper end, if known: for a version its commit, for a batch of files its
+    newest row. ISO 8601, in UTC unless it comes from a column without a zone."""
     since: str | None = None
-    """The same of the lower end, as the ledger knew it when it kept the plan."""
+    """When the source committed the lower end, as the ledger knew it when it stored the plan."""
     checked: Position | None = None
-    """The bound: how far the source was looked at, where that is further than the window's last row."""
+    """How far the source was looked at, if that is further than the window's last row."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What planning found out about one flow. Without batches there is nothing new."""
+    """The result of planning one flow, not yet in the ledger. Without batches there is nothing new."""
 
     pipeline: str
     flow: str
@@ -102,21 +102,21 @@ class Draft:
     rows_null: int = 0
     rows_waiting: int = 0
     notes: tuple[str, ...] = ()
-    """What a person should know: a missing index, a transaction that holds the bound back."""
+    """Notes for people: a missing index, a transaction that holds the bound back."""
     limit_notes: tuple[str, ...] = ()
-    """Those of the notes that say what a limit leaves for another run."""
+    """The subset of `notes` about what a limit leaves for another run."""
     seen: tuple[int, int] | None = None
-    """Epoch and sequence number of the watermark that the draft goes on from. The ledger keeps the draft only
-    while that is still where the flow stands; None: the caller answers for that."""
+    """Epoch and sequence number of the watermark that the draft starts from. The ledger accepts the draft
+    only if the flow still stands there; None: the caller guarantees it."""
     strategy: str | None = None
-    """What ran side by side: sequential, inter-table or intra-table; None where it was not recorded."""
+    """The `Strategy` of the run: what ran in parallel; None if not recorded."""
 
     @property
     def rows(self) -> int:
         return sum(batch.rows or 0 for batch in self.batches)
 
     def stamp(self, index: int, place: int) -> str | None:
-        """When the source committed the end of a batch, for the input at a place; None: not known."""
+        """Return when the source committed the end of a batch, for the input at a place; None: not known."""
         if self.batches[index].stamps:
             return self.batches[index].stamps[place]
         return self.inputs[place].stamp if index == len(self.batches) - 1 else None
@@ -124,15 +124,15 @@ class Draft:
 
 @dataclass(frozen=True)
 class Plan:
-    """A draft that the ledger keeps."""
+    """A draft stored in the ledger."""
 
     plan_id: str
     draft: Draft
     epoch: int
     first_seq: int
-    """The sequence number of the first batch; numbers go on from plan to plan within an epoch."""
+    """Sequence number of the first batch; within an epoch numbers continue from plan to plan."""
     done: int = 0
-    """How many of its batches have been advanced past."""
+    """How many batches have been committed and advanced."""
 
     def tag(self, index: int) -> Tag:
         return Tag(self.draft.pipeline, self.draft.flow, self.epoch, self.first_seq + index)
@@ -140,7 +140,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tag:
-    """What an output keeps in the same commit as a batch's rows."""
+    """Identifies a batch: an output stores the tag in the same commit as the batch's rows."""
 
     pipeline: str
     flow: str
@@ -150,7 +150,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the output says of a committed batch."""
+    """What the output reports about a committed batch."""
 
     tag: Tag
     windows: tuple[Window, ...]
@@ -159,15 +159,15 @@ class Receipt:
     bytes: int
     run_id: str
     inserted: int | None = None
-    """None, here and below, where the output cannot know it."""
+    """Number of inserted rows; like `updated` and `deleted` None if the output cannot know it."""
     updated: int | None = None
     deleted: int | None = None
     paths: tuple[str, ...] = ()
-    """The files of a lake that the batch took its rows from, oldest first; none where it read a database."""
+    """The lake files that the batch read, oldest first; empty if it read a database."""
     read: int | None = None
-    """Changed rows that went into it; None: as many as were written."""
+    """Number of changed rows that the batch read; None: as many as were written."""
     checks: Checks | None = None
-    """What its expectations found; None where the flow has none."""
+    """What the expectations found; None if the flow has none."""
 
 
 def window_to_dict(window: Window) -> dict[str, Any]:
@@ -179,16 +179,16 @@ def window_from_dict(body: dict[str, Any]) -> Window:
 
 
 def draft_to_json(draft: Draft) -> str:
-    """The ledger's text for everything but the names, which are columns of their own.
+    """Return the ledger's text for a draft, without the names of pipeline and flow, which are columns.
 
-    The batches, which are most of it, are written by hand: that takes a third of the time.
+    The batches, which are most of the text, are formatted by hand: that takes a third of the time.
     """
     rest = _to_text(_draft_body(draft))
     return f'{rest[:-1]}, "batches": [{",".join([_batch_text(batch) for batch in draft.batches])}]}}'
 
 
 def draft_to_body(draft: Draft) -> dict[str, Any]:
-    """What `draft_to_json` writes, for those who put it into a larger document."""
+    """Return the same as `draft_to_json` before it becomes text, for use in a larger document."""
     return _draft_body(draft) | {"batches": [_batch_body(batch) for batch in draft.batches]}
 
 
@@ -223,7 +223,7 @@ def _batch_body(batch: Batch) -> dict[str, Any]:
         "rows": batch.rows,
         "nulls": batch.nulls,
         "again": batch.again,
-        **_batch_more(batch),
+        **_rare_fields(batch),
     }
 
 
@@ -231,8 +231,8 @@ def _batch_text(batch: Batch) -> str:
     windows = ",".join([_window_text(window) for window in batch.windows])
     splits = ",".join([encode(split) for split in batch.splits])
     rows = "null" if batch.rows is None else batch.rows
-    flags = f'"nulls":{_word(batch.nulls)},"again":{_word(batch.again)}'
-    more = _batch_more(batch)
+    flags = f'"nulls":{_flag_text(batch.nulls)},"again":{_flag_text(batch.again)}'
+    more = _rare_fields(batch)
     rest = f",{_to_text(more)[1:]}" if more else "}"
     return f'{{"windows":[{windows}],"splits":[{splits}],"rows":{rows},{flags}{rest}'
 
@@ -241,12 +241,12 @@ def _window_text(window: Window) -> str:
     return f'{{"after":{encode(window.after)},"upto":{encode(window.upto)}}}'
 
 
-def _word(flag: bool) -> str:
+def _flag_text(flag: bool) -> str:
     return "true" if flag else "false"
 
 
-def _batch_more(batch: Batch) -> dict[str, Any]:
-    """What few batches have."""
+def _rare_fields(batch: Batch) -> dict[str, Any]:
+    """Return the fields that few batches have."""
     return {
         **({"empty": True} if batch.empty else {}),
         **({"deletes": True} if batch.deletes else {}),

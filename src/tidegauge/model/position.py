@@ -1,8 +1,8 @@
 """Points in the order of a cursor: typed, at full precision, lossless as text.
 
-A value keeps the database's own text and says what kind of thing it is. Numbers, dates and timestamps
-can be ordered here; text and bytes cannot, because their order is the database's collation, and a
-comparison in Python would quietly disagree with it.
+A value keeps the database's own text and its kind. Numbers, dates and timestamps can be ordered here; text
+and bytes cannot, because their order is the database's collation, and a comparison in Python could silently
+give another result.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class ValueKind(StrEnum):
     DECIMAL = "decimal"
     DATE = "date"
     TIMESTAMP = "timestamp"
-    """Without a zone: wall-clock digits, compared as they stand."""
+    """Without a zone: wall-clock time, compared as written."""
     TIMESTAMPTZ = "timestamptz"
     """An instant; its text is always in UTC, without an offset."""
     TEXT = "text"
     BYTES = "bytes"
-    """Text is lower-case hexadecimal."""
+    """Its text is lower-case hexadecimal."""
 
 
 ORDERED = frozenset(
     {ValueKind.INT, ValueKind.DECIMAL, ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ}
 )
 
-# ASCII only: other alphabets have digits too, and Python would take them for numbers.
+# ASCII only: `\d` would also match the digits of other alphabets.
 _INT = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
 _DATE = re.compile(r"\d{4,6}-\d\d-\d\d", re.ASCII)
@@ -46,7 +46,7 @@ _TIMESTAMP = re.compile(r"(\d{4,6})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1
 _NOTATION = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d)?)(\.\d+)?)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _HEX = re.compile(r"([0-9a-f]{2})*")
 
-# Made once: json.dumps would make one for every call.
+# One encoder for all calls: json.dumps would create one for each call.
 _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -56,7 +56,7 @@ class Value:
     text: str
 
     def __post_init__(self) -> None:
-        if not _well_formed(self.kind, self.text):
+        if not _is_well_formed(self.kind, self.text):
             raise PositionError(f"{self.text!r} is not a {self.kind.value}")
 
     def __lt__(self, other: Value) -> bool:
@@ -66,7 +66,7 @@ class Value:
         return not other < self
 
     def same_point(self, other: Value) -> bool:
-        """Equal in the cursor's order, though perhaps written differently (`1.0` and `1.00`)."""
+        """Whether both are equal in the cursor's order, even if written differently (`1.0` and `1.00`)."""
         return bool(self._order(other) == other._order(self))
 
     def _order(self, other: Value) -> Any:
@@ -91,7 +91,7 @@ class Value:
                 )
 
 
-def _well_formed(kind: ValueKind, text: str) -> bool:
+def _is_well_formed(kind: ValueKind, text: str) -> bool:
     match kind:
         case ValueKind.INT:
             return _INT.fullmatch(text) is not None and text != "-0"
@@ -109,7 +109,7 @@ def _well_formed(kind: ValueKind, text: str) -> bool:
 
 @dataclass(frozen=True)
 class RowPosition:
-    """After the row with this cursor and key; an empty key means after every row with this cursor."""
+    """The point after the row with this cursor and key; an empty key: after every row with this cursor."""
 
     cursor: Value
     key: tuple[Value, ...] = ()
@@ -132,22 +132,22 @@ class RowPosition:
 
 @dataclass(frozen=True, order=True)
 class VersionPosition:
-    """After this version of a Delta table."""
+    """The point after this version of a Delta table."""
 
     version: int
 
 
 @dataclass(frozen=True, order=True)
 class FilesPosition:
-    """After the manifest with this sequence number."""
+    """The point after the lake's manifest with this sequence number."""
 
     sequence: int
 
 
 def compare(one: RowPosition | None, other: RowPosition | None, *, moments: bool) -> int | None:
-    """-1, 0 or 1; None where only the database can tell.
+    """Return -1, 0 or 1; None if only the database can compare them.
 
-    `moments`: text of this cursor is a timestamp, whose order is bytewise in one notation.
+    `moments`: text of this cursor is timestamps in a single notation, which can be compared as text.
     """
     if one == other:
         return 0
@@ -158,7 +158,7 @@ def compare(one: RowPosition | None, other: RowPosition | None, *, moments: bool
     if moments and one.cursor.kind is ValueKind.TEXT:
         if one.cursor.text != other.cursor.text:
             return -1 if one.cursor.text < other.cursor.text else 1
-        # The same moment: only the keys are left to compare.
+        # The moments are equal, so the keys decide.
         same = Value(ValueKind.INT, "0")
         one, other = RowPosition(same, one.key), RowPosition(same, other.key)
     try:
@@ -168,12 +168,12 @@ def compare(one: RowPosition | None, other: RowPosition | None, *, moments: bool
 
 
 Position = RowPosition | VersionPosition | FilesPosition
-"""`None`, where a position is optional, is the beginning: before everything."""
+"""Where a position is optional, None is the beginning, before all rows."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """`(after, upto]`: open below, closed above. Both at the beginning: no row with a cursor is in it."""
+    """`(after, upto]`: excludes `after`, includes `upto`. If both are None, it holds no row with a cursor."""
 
     after: Position | None
     upto: Position | None
@@ -183,8 +183,8 @@ class Window:
 
 
 def encode(position: Position | None) -> str:
-    """The ledger's text for a position; `decode` gives back exactly the same."""
-    # By hand: a thousand plans have ten thousand positions.
+    """Return the ledger's text for a position; `decode` returns exactly the same position."""
+    # Formatted by hand for speed: a thousand plans have ten thousand positions.
     if isinstance(position, RowPosition):
         cursor, *keys = [_encode_value(value) for value in (position.cursor, *position.key)]
         return f'{{"cursor":{cursor},"key":[{",".join(keys)}]}}'
@@ -195,7 +195,7 @@ def _encode_value(value: Value) -> str:
     return f'["{value.kind}",{encode_basestring(value.text)}]'
 
 
-# A run reads the same watermarks to look, to plan and to advance.
+# Cached because a run reads the same watermarks several times: for status, plan and advance.
 @lru_cache(maxsize=8192)
 def decode(text: str) -> Position | None:
     try:
@@ -205,12 +205,12 @@ def decode(text: str) -> Position | None:
 
 
 def to_body(position: Position | None) -> Any:
-    """What `encode` writes, before it becomes text: for those who put it into a larger document."""
+    """Return the same as `encode` before it becomes text, for use in a larger document."""
     match position:
         case None:
             return None
         case RowPosition(cursor, key):
-            # Plain text, which is written as JSON faster than an enumeration is.
+            # The enum's plain text, because JSON encodes text faster than an enum.
             return {
                 "cursor": [cursor.kind.value, cursor.text],
                 "key": [[value.kind.value, value.text] for value in key],
@@ -241,7 +241,7 @@ def from_body(body: Any) -> Position | None:
 
 
 def to_json(position: Position | None) -> Any:
-    """As `--json` shows a position: what a person needs, without the kinds."""
+    """Return a position as `--json` shows it: values without their kinds."""
     match position:
         case None:
             return None
@@ -254,7 +254,7 @@ def to_json(position: Position | None) -> Any:
 
 
 def to_text(position: Position | None) -> str:
-    """As a table on a terminal shows it."""
+    """Return a position as tables for people show it."""
     match position:
         case None:
             return "the beginning"
@@ -267,10 +267,10 @@ def to_text(position: Position | None) -> str:
 
 
 def to_moment(position: Position | None, cursor: str, stamp: str | None) -> datetime | None:
-    """When that was: in UTC, or the wall-clock digits of a column without a zone; None where nobody can say.
+    """Return the time of a position: in UTC, or wall-clock time of a column without a zone; None if unknown.
 
-    A row has its cursor's time, also where that is kept as text or number, as `cursor` (its kind) tells. A
-    version or a batch of files has what its source said of it, which is `stamp`.
+    A row's time is its cursor; `cursor`, the cursor's kind, says if text or a number is a time. The time of
+    a version or of a batch of files is `stamp`, which its source reported.
     """
     match position:
         case RowPosition(Value(ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ | ValueKind.DATE, text), _):
@@ -286,7 +286,7 @@ def to_moment(position: Position | None, cursor: str, stamp: str | None) -> date
 
 
 def _moment(text: str) -> datetime | None:
-    """Of every notation in which timestamps are read, and of ISO 8601, to the microsecond."""
+    """Parse any notation in which timestamps are read, or ISO 8601, to the microsecond. None: not a time."""
     parts = _NOTATION.fullmatch(text)
     if parts is None:
         return None
@@ -295,15 +295,15 @@ def _moment(text: str) -> datetime | None:
         found = datetime.fromisoformat(f"{day}T{clock or '00:00'}{(fraction or '')[:7]}{zone or ''}")
         return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
     except (ValueError, OverflowError):
-        return None  # a day that no calendar has, or a year that Python has no name for
+        return None  # an invalid day, or a year that Python's datetime does not support
 
 
 def step_down(value: Value, scale: int) -> Value:
-    """The largest value of this kind below `value`, at `scale` digits after the second.
+    """Return the largest value of this kind below `value`, with `scale` digits after the second.
 
-    What lies strictly below a moment is not yet safe at the column's own precision: a row stamped
-    10:00:00.9 is stored as 10:00:00 in a column without fractions. So a timestamp is first cut to
-    the scale and then taken down one unit.
+    A value just below a moment is not safe at the column's own precision: a row stamped 10:00:00.9 is
+    stored as 10:00:00 in a column without fractions. So a timestamp is first cut to the scale and then
+    reduced by one unit.
     """
     try:
         return _step_down(value, scale)

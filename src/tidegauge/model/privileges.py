@@ -1,4 +1,4 @@
-"""What a login may not do in a database, and the words of a GRANT."""
+"""Privileges that a login lacks in a database, and the verbs of a GRANT."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Lack:
-    """One thing that the login may not do."""
+    """A privilege that the login lacks: what it cannot do, and how to fix it."""
 
     says: str
     fix: str
     later: bool = False
-    """No run needs it as things are."""
+    """Whether no run needs the privilege at present."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class ReadAccess:
     """What a login lacks to read a database."""
 
     lacks: Mapping[TableName, Lack]
-    """Of the tables that were asked for."""
+    """What is lacking for the tables that were asked for."""
     hidden: Mapping[TableName, Lack]
-    """Every other table that is there and that the login may not read, where the catalogue shows it."""
+    """Other tables that the login may not read, if the catalogue shows them."""
     sight: Lack
-    """What it takes to see the transactions of other sessions, for a login that does not."""
+    """What the login lacks to see the transactions of other sessions, for a login that does not see them."""
 
 
 def listed(verbs: Iterable[str]) -> str:
-    """As a GRANT lists them, in an order that stays."""
+    """Join verbs for a GRANT, in a fixed order."""
     return ", ".join(sorted(verbs, key=_ORDER.index))

@@ -1,4 +1,4 @@
-"""How long a Delta table keeps what a reader has not read yet. Pure: the clock is handed in."""
+"""How long a Delta table keeps versions that a flow has not read yet. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _UNITS = {
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
     "week": timedelta(weeks=1),
-    # Delta refuses these two for a retention; who wrote them all the same meant about this.
+    # Delta refuses these two for a retention; if they are set all the same, this is about what they mean.
     "month": timedelta(days=30),
     "year": timedelta(days=365),
 }
 
 
 def parse_interval(text: str) -> timedelta:
-    """`interval 7 days`, `168 hours`, `INTERVAL '1' WEEK 2 days`: as Spark reads a calendar interval.
+    """Parse `interval 7 days`, `168 hours`, `INTERVAL '1' WEEK 2 days`, as Spark parses calendar intervals.
 
-    Raises SourceError for what is none.
+    Raises SourceError for any other text.
     """
     bare = text.strip().lower().replace("'", " ").replace('"', " ").strip()
     bare = re.sub(r"^(?:calendar\s+)?interval\b", "", bare).strip()
@@ -57,12 +57,12 @@ def parse_interval(text: str) -> timedelta:
 
 
 def retention(properties: Mapping[str, str], name: str) -> timedelta:
-    """What a table's properties say of LOG_RETENTION or FILE_RETENTION, or Delta's own value."""
+    """Return the table's LOG_RETENTION or FILE_RETENTION, or Delta's default."""
     return parse_interval(properties.get(name) or _DEFAULTS[name])
 
 
 def kept_for(properties: Mapping[str, str]) -> timedelta:
-    """How long a version can be read from its commit on: whichever retention ends first."""
+    """Return how long a version can be read after its commit: the shorter of the two retentions."""
     return _shortest(properties)[0]
 
 
@@ -72,16 +72,16 @@ def _shortest(properties: Mapping[str, str]) -> tuple[timedelta, str]:
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """Until the oldest version that a reader has not read yet may vanish."""
+    """The time left until the oldest unread version may be removed."""
 
     version: int
     committed: datetime
     kept: timedelta
-    """Whichever ends first: the retention of the log, or that of files which only older versions need."""
+    """How long it is kept: the retention of the log or that of removed files, whichever is shorter."""
     setting: str
-    """The name of that retention."""
+    """The name of the table property that sets it."""
     left: timedelta
-    """Negative once it is over: from then on VACUUM, or the log's clean-up, may remove it any time."""
+    """The time that is left; if not positive, VACUUM or the log's clean-up may remove it any time."""
 
     @property
     def is_over(self) -> bool:
@@ -89,12 +89,12 @@ class TimeLeft:
 
     @property
     def is_near(self) -> bool:
-        """From half of the time on."""
+        """Whether at least half of the time is over."""
         return self.left <= self.kept / 2
 
     @property
     def note(self) -> str | None:
-        """What a person should know of it; None while more than half is left."""
+        """A warning for people; None while more than half of the time is left."""
         if not self.is_near:
             return None
         since = f"version {self.version}, not read yet, is {shown(self.kept - self.left)} old"
@@ -104,17 +104,17 @@ class TimeLeft:
 
 
 def time_left(version: int, committed: datetime, properties: Mapping[str, str], now: datetime) -> TimeLeft:
-    """`version` is the first that was not read, `committed` its commit's time, by the table's own properties.
+    """Return how long the table's properties keep `version`, the first unread one, committed at `committed`.
 
-    Moments without a zone are in UTC.
+    Times without a zone are in UTC.
     """
     kept, setting = _shortest(properties)
-    left = _utc(committed) + kept - _utc(now)
-    return TimeLeft(version, _utc(committed), kept, setting, left)
+    left = _to_utc(committed) + kept - _to_utc(now)
+    return TimeLeft(version, _to_utc(committed), kept, setting, left)
 
 
 def unread(history: History, after: int | None, now: datetime) -> TimeLeft | None:
-    """Of the first version past `after` that changed a row; None where there is none, or it has no time."""
+    """Return the time left for the first version past `after` that changed rows; None: none, or not known."""
     first = next(
         (one for one in history.versions if one.changes and (after is None or one.number > after)), None
     )
@@ -124,7 +124,7 @@ def unread(history: History, after: int | None, now: datetime) -> TimeLeft | Non
 
 
 def shown(span: timedelta) -> str:
-    """In the two largest units that count: `3 days 4 hours`."""
+    """Format a time span in its two largest units that are not zero: `3 days 4 hours`."""
     rest = max(int(span.total_seconds()), 0)
     words = []
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
@@ -134,5 +134,5 @@ def shown(span: timedelta) -> str:
     return " ".join(words[:2]) or "0 seconds"
 
 
-def _utc(moment: datetime) -> datetime:
+def _to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

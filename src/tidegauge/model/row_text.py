@@ -1,4 +1,4 @@
-"""A row as JSON with all that it has: every digit, microseconds, NULLs; bytes in base64. And back."""
+"""Rows as JSON and back, without loss: every digit, microseconds, NULLs; bytes in base64."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def write_rows(batch: pa.RecordBatch) -> Iterator[str]:
     names = [json.dumps(name, ensure_ascii=False) for name in batch.schema.names]
-    columns = [_write(column) for column in batch.columns]
+    columns = [_write_column(column) for column in batch.columns]
     for row in zip(*columns, strict=True):
         yield "{" + ",".join(f"{name}:{value}" for name, value in zip(names, row, strict=True)) + "}"
 
 
 def read_rows(texts: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-    """What `write_rows` wrote. A column that a text lacks is NULL; what is no value of its column raises
-    ValueError."""
+    """Parse what `write_rows` wrote. A column that a text lacks is NULL. Raises ValueError for a value that
+    does not fit its column."""
     import pyarrow as pa
 
     bodies = [json.loads(text, parse_float=Decimal) for text in texts]
@@ -30,7 +30,7 @@ def read_rows(texts: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         arrays = [
             pa.array(
                 [
-                    None if (value := body.get(field.name)) is None else _reader(field.type)(value)
+                    None if (value := body.get(field.name)) is None else _choose_reader(field.type)(value)
                     for body in bodies
                 ],
                 field.type,
@@ -42,21 +42,21 @@ def read_rows(texts: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _write(column: pa.Array) -> list[str]:
+def _write_column(column: pa.Array) -> list[str]:
     import pyarrow as pa
 
     kind = column.type
     if pa.types.is_timestamp(kind):
-        # Not through Python's datetime, which ends with the year 9999.
+        # Not through Python's datetime, which ends at the year 9999.
         zone = "Z" if kind.tz else ""
         texts = column.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
         return ["null" if text is None else f'"{text.replace(" ", "T")}{zone}"' for text in texts]
     if pa.types.is_date(kind):
         column = column.cast(pa.string())
-    return ["null" if value is None else _text(value) for value in column.to_pylist()]
+    return ["null" if value is None else _write_value(value) for value in column.to_pylist()]
 
 
-def _text(value: Any) -> str:
+def _write_value(value: Any) -> str:
     match value:
         case Decimal():
             return format(value, "f")
@@ -68,7 +68,7 @@ def _text(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
+def _choose_reader(kind: pa.DataType) -> Callable[[Any], Any]:
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):

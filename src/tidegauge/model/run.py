@@ -1,4 +1,4 @@
-"""What the ledger says of a flow's present, of its runs and of its history."""
+"""What the ledger stores about a flow's present, its runs and its history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge.model.suspension import Suspension
 
 @dataclass(frozen=True)
 class FlowStatus:
-    """What is known of a flow's present: its state, its active plan if there is one, its last run."""
+    """A flow's present: its state, its active plan if there is one, its last run."""
 
     pipeline: str
     flow: str
@@ -28,23 +28,23 @@ class FlowStatus:
     lease_until: datetime | None
     last_run: RunRecord | None
     completed: frozenset[str] = frozenset()
-    """Inputs of the active plan that are done before the others."""
+    """Inputs of the active plan that are done while others are not."""
     planned_at: datetime | None = None
     """When the active plan was made."""
     override: Override | None = None
-    """One that was begun and not ended."""
+    """The override that was begun and not ended, if there is one."""
     undo: Undo | None = None
     suspended: Suspension | None = None
 
     @property
     def stand(self) -> Stand:
-        """A plan that an override was begun over is as good as ended."""
+        """Where the flow stands. If an override was begun, its plan no longer counts."""
         plan = None if self.override is not None else self.plan
         return Stand(self.fence, plan.plan_id, plan.done) if plan else Stand(self.fence)
 
     @property
     def shown_state(self) -> State:
-        """For people: a flow that could not even be planned is READY for the next try, and has failed."""
+        """The state for people: FAILED for a flow that is READY but could not be planned the last time."""
         run = self.last_run
         refused = run is not None and run.plan_id is None and run.state is State.FAILED
         return State.FAILED if self.state is State.READY and refused else self.state
@@ -67,17 +67,17 @@ class RunRecord:
     rows_inserted: int | None = None
     rows_updated: int | None = None
     rows_deleted: int | None = None
-    """None where it is not known."""
+    """None here, as in the two counts before, means that the count is not known."""
     window: Window | None = None
-    """What the attempt set out to cover of the plan's first input."""
+    """The window of the plan's first input that the attempt was to cover."""
     times: tuple[datetime | None, datetime | None] = (None, None)
-    """When the ends of that window were, each None where nobody can say; see `to_moment`."""
+    """The times of that window's ends, each None if not known; see `to_moment`."""
 
 
 @dataclass(frozen=True)
 class HistoryEvent:
     at: datetime
-    """By the store's clock: UTC, without a zone in the ledger's own calls and with it from a tracker."""
+    """Time by the store's clock, in UTC: without a zone from the ledger, with a zone from a tracker."""
     pipeline: str
     flow: str
     run_id: str | None
@@ -94,12 +94,12 @@ class HistoryEvent:
 
 
 COUNTS = ("batches", "rows_read", "rows_written", "rows_inserted", "rows_updated", "rows_deleted")
-"""What is added up of runs, as RunRecord and RunTotals name it."""
+"""The fields of RunRecord and RunTotals that are added up."""
 
 
 @dataclass(frozen=True)
 class RunTotals:
-    """What the runs of a flow that are in one state add up to; a count that a run does not know is 0."""
+    """The sums over a flow's runs that are in one state; an unknown count adds 0."""
 
     flow: str
     state: State
@@ -118,4 +118,4 @@ class EventTotals:
     event: str
     events: int
     rows: int
-    """That the events name."""
+    """Sum of the events' row counts."""

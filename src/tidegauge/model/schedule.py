@@ -1,4 +1,4 @@
-"""When flows are due. Pure: moments are UTC without a zone, as the ledger's clock gives them."""
+"""When flows are due. Pure; times are UTC without a zone, like the ledger's clock."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
 _LONGEST = 366 * 9
-"""Days. The 29th of February is away for eight years around 2100, and nothing else for longer."""
+"""Most days to search for the next time: around 2100 there is no 29th of February for eight years."""
 _MOST = 10_000
-"""Times that are counted one by one; whoever slept through more need not know how many."""
+"""Most missed times that are counted; beyond that the exact number does not matter."""
 GRACE = timedelta(minutes=1)
-"""A time that is taken so late at most was not missed."""
+"""A time that is taken at most this late does not count as missed."""
 SKEW = timedelta(seconds=5)
-"""A clock that is so far back at most was not set: stores on S3 know theirs only to a second or two."""
+"""A clock that is at most this far back was not set back: S3 stores know theirs only to a second or two."""
 
 
 class CatchUp(StrEnum):
-    """What becomes of times that nobody was there for."""
+    """What to do about times when no scheduler was running."""
 
     ONE = "one"
-    """One run for all of them, at once."""
+    """One run for all of them, immediately."""
     ALL = "all"
     """A run for each of them, one after the other."""
     NONE = "none"
-    """No run: the next time counts."""
+    """No run; wait for the next time."""
 
 
 @dataclass(frozen=True)
 class Every:
-    """At whole multiples of a length since 1970, so that all schedulers mean the same times."""
+    """At whole multiples of a length since 1970, so that all schedulers compute the same times."""
 
     length: timedelta
 
@@ -47,19 +47,19 @@ class Every:
 class FlowSchedule:
     rule: Every | Cron
     text: str
-    """As people read it: `every 5 minutes`, `*/15 * * * *`."""
+    """The rule for people: `every 5 minutes`, `*/15 * * * *`."""
     timezone: str = "UTC"
-    """What the hours of a cron rule are hours of."""
+    """The time zone of a cron rule."""
     catch_up: CatchUp = CatchUp.ONE
 
     def __str__(self) -> str:
-        """Also the name under which the ledger keeps it."""
+        """The schedule as text, which is also its name in the ledger."""
         zone = f" {self.timezone}" if isinstance(self.rule, Cron) else ""
         more = "" if self.catch_up is CatchUp.ONE else f", catch_up: {self.catch_up}"
         return f"{self.text}{zone}{more}"
 
     def times(self, after: datetime) -> Iterator[datetime]:
-        """The times after a moment, in order, for ever."""
+        """Yield the times after a moment, in order, without end."""
         if isinstance(self.rule, Every):
             yield from _multiples(self.rule.length, after)
         else:
@@ -69,13 +69,13 @@ class FlowSchedule:
         return next(self.times(after))
 
     def last(self, upto: datetime) -> datetime:
-        """The newest time that is not after the moment."""
+        """Return the newest time that is not after `upto`."""
         if isinstance(self.rule, Every):
             return upto - (upto - _EPOCH) % self.rule.length
         return _last_cron_time(self.rule, self.timezone, upto)
 
     def count(self, after: datetime, upto: datetime) -> int:
-        """How many times lie after one moment and not after another; at most ten thousand."""
+        """Count the times in `(after, upto]`; at most ten thousand."""
         if isinstance(self.rule, Every):
             return min(
                 max((upto - _EPOCH) // self.rule.length - (after - _EPOCH) // self.rule.length, 0), _MOST
@@ -90,20 +90,20 @@ class FlowSchedule:
 
 @dataclass(frozen=True)
 class Due:
-    """What is to be done at a moment."""
+    """What a scheduler has to do at a moment."""
 
     tick: datetime | None
-    """The time to run for; None: there is none."""
+    """The time to run for; None: no run is due."""
     upto: datetime
-    """The times up to here are dealt with."""
+    """All times up to here are handled by this."""
     missed: int = 0
-    """How many of them nobody ran for."""
+    """How many of those times get no run."""
 
 
 def find_due(schedule: FlowSchedule, fired: datetime, now: datetime) -> Due:
-    """What is due now, after the times up to `fired` were dealt with.
+    """Return what is due now, if all times up to `fired` are handled.
 
-    A `fired` that lies ahead means that the clock was set back: then the times after now count again.
+    If `fired` lies in the future, the clock was set back: then all times after now are due again.
     """
     if fired > now + SKEW:
         return Due(None, now)
@@ -127,10 +127,10 @@ def _multiples(length: timedelta, after: datetime) -> Iterator[datetime]:
 
 
 def _cron_times(rule: Cron, zone: str, after: datetime) -> Iterator[datetime]:
-    day = _wall(after, zone).date() - _DAY
+    day = _to_wall_time(after, zone).date() - _DAY
     last = after
     for _ in range(_LONGEST):
-        for at in _instants(rule, zone, day):
+        for at in _find_instants(rule, zone, day):
             if at > last:
                 last = at
                 yield at
@@ -138,9 +138,9 @@ def _cron_times(rule: Cron, zone: str, after: datetime) -> Iterator[datetime]:
 
 
 def _last_cron_time(rule: Cron, zone: str, upto: datetime) -> datetime:
-    day = _wall(upto, zone).date() + _DAY
+    day = _to_wall_time(upto, zone).date() + _DAY
     for _ in range(_LONGEST):
-        before = [at for at in _instants(rule, zone, day) if at <= upto]
+        before = [at for at in _find_instants(rule, zone, day) if at <= upto]
         if before:
             return before[-1]
         day -= _DAY
@@ -148,17 +148,17 @@ def _last_cron_time(rule: Cron, zone: str, upto: datetime) -> datetime:
 
 
 @lru_cache(maxsize=16)
-def _instants(rule: Cron, zone: str, day: date) -> tuple[datetime, ...]:
-    """The moments at which a rule is due on a day of this zone, in order.
+def _find_instants(rule: Cron, zone: str, day: date) -> tuple[datetime, ...]:
+    """Return the moments (UTC) at which a rule is due on a day of this zone, in order.
 
-    An hour that comes twice counts once, unless the rule names every hour: then what is due each quarter of
-    an hour is due in both. A time that the clock leaves out is due when the clock goes on.
+    If the clock repeats an hour, its times count once, unless the rule is for every hour: then they count
+    both times. A time that the clock skips is due when the skipped hour ends.
     """
     found: set[datetime] = set()
     for wall in rule.times_on(day):
         first, second = (_moment(wall, zone, fold) for fold in (0, 1))
-        if _wall(first, zone) != wall:
-            found.add(_end_of_gap(second, first, zone))
+        if _to_wall_time(first, zone) != wall:
+            found.add(_find_gap_end(second, first, zone))
             continue
         found.add(first)
         if rule.every_hour:
@@ -170,16 +170,16 @@ def _moment(wall: datetime, zone: str, fold: int) -> datetime:
     return wall.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC).replace(tzinfo=None)
 
 
-def _wall(moment: datetime, zone: str) -> datetime:
+def _to_wall_time(moment: datetime, zone: str) -> datetime:
     return moment.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
 
 
-def _end_of_gap(before: datetime, after: datetime, zone: str) -> datetime:
-    """When the clock was set forward, which is after the one moment and not after the other."""
-    offset = _wall(after, zone) - after
+def _find_gap_end(before: datetime, after: datetime, zone: str) -> datetime:
+    """Find when the clock was set forward, which happened in `(before, after]`."""
+    offset = _to_wall_time(after, zone) - after
     low, high = 0, (after - before) // _SECOND
     while high - low > 1:
         middle = (low + high) // 2
         moment = before + middle * _SECOND
-        low, high = (low, middle) if _wall(moment, zone) - moment == offset else (middle, high)
+        low, high = (low, middle) if _to_wall_time(moment, zone) - moment == offset else (middle, high)
     return before + high * _SECOND

@@ -1,4 +1,4 @@
-"""Secrets that never print, and the mask that hides them wherever text leaves the process."""
+"""Secrets that are never printed, and the mask that hides them in all text that leaves the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-SERVE_TOKEN = "TIDEGAUGE_SERVE_TOKEN"  # noqa: S105 - the name of a variable, with the token of the dashboard
+SERVE_TOKEN = "TIDEGAUGE_SERVE_TOKEN"  # noqa: S105 - the environment variable with the dashboard's token
 _known: set[str] = set()
 _open: set[str] = set()
 _WORD = re.compile(r"\w+")
@@ -17,11 +17,11 @@ _PLACE = (
     r"(?:passw(?:or)?d|pwd|passphrase|secret|token|api_?key|access_?key(?:_id)?|identified\s+by)"
     r"[\"']?\s*[=:]?\s*[\"'(]*|://[^\s/@]*:"
 )
-"""What stands before a secret."""
+"""Matches the text that comes right before a secret."""
 
 
 class Secret:
-    """A value that shows as `***` in every repr, str, format and error; `reveal` gives it to a driver."""
+    """A value that shows as `***` in every repr, str, format and error; `reveal` returns it, for a driver."""
 
     __slots__ = ("_value",)
 
@@ -57,16 +57,16 @@ class Secret:
 
 
 def remember(value: str) -> None:
-    """From now on `mask` hides this value, also as it looks inside an address or in JSON."""
+    """Make `mask` hide this value from now on, also in its forms in a URL and in JSON."""
     if value:
         _known.update({value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]})
 
 
 def name_openly(text: str) -> None:
-    """The words of this text are names that anybody may read: of tables, schemas, users, connections.
+    """Register the words of this text as public names: of tables, schemas, users, connections.
 
-    A secret that is such a word too tells nobody anything there, and hiding it would blacken every message.
-    It is hidden where secrets stand: behind `password=`, in the login of an address, and the like.
+    A secret that equals such a word is not hidden everywhere, which would make messages unreadable, but only
+    in places for secrets: after `password=`, in the login of an address, and the like.
     """
     _open.update(_WORD.findall(text))
 
@@ -80,7 +80,7 @@ def mask(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _pattern(value: str, is_name: bool) -> re.Pattern[str]:
-    """A name only in a secret's place; a short word where it stands by itself; any other wherever it is."""
+    """Match a public name only in a secret's place, a short word only by itself, any other everywhere."""
     hidden = re.escape(value)
     if is_name or len(value) < _SHORTEST:
         return re.compile(f"({_PLACE}){hidden}", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What the words of a selection mean in a graph of flows: `NAME`, a pattern, `tag:WORD`, `+WORD`, `WORD+`."""
+"""Finds the flows that a selection means: `NAME`, a pattern, `tag:WORD`, `+WORD` or `WORD+`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TAG = "tag:"
 
 
 class InGraph(Protocol):
-    """A flow, as far as words can tell it from others."""
+    """The attributes of a flow that a selection uses."""
 
     @property
     def name(self) -> str: ...
@@ -26,7 +26,7 @@ _F = TypeVar("_F", bound=InGraph)
 
 
 def is_called(flow: InGraph, word: str) -> bool:
-    """By a word without `+`: its tag, its name, or the table that it writes."""
+    """Whether a word without `+` means the flow: by its tag, its name, or the table that it writes."""
     if word.startswith(TAG):
         return word.removeprefix(TAG) in flow.tags
     return any(name == word or fnmatchcase(name, word) for name in (flow.name, flow.target))
@@ -35,7 +35,7 @@ def is_called(flow: InGraph, word: str) -> bool:
 def select_by(
     flows: Sequence[_F], selection: Sequence[str], is_meant: Callable[[_F, str], bool]
 ) -> tuple[list[_F], list[str]]:
-    """The flows that are meant, all of them without a selection, and the words that mean none."""
+    """Return the selected flows (all if `selection` is empty), and the words that match no flow."""
     above = {flow.name: set(flow.upstreams) for flow in flows}
     below: dict[str, set[str]] = {}
     for name, names in above.items():

@@ -1,4 +1,4 @@
-"""What Snowflake's connector is told and says, to those who read and to those who write."""
+"""How sources and outputs connect to Snowflake, and how its errors read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONNECT_SECONDS = 30
 
 
 def snowflake_login(database: Database) -> dict[str, Any]:
-    """Arguments of its `connect`, the password among them: for the connector alone."""
+    """Return the arguments of the connector's `connect`, including the password."""
     options = database.options
     wanted: dict[str, Any] = {
         "account": database.account,
@@ -47,6 +47,6 @@ def import_connector() -> Any:
 
 
 def snowflake_words(error: Exception) -> str:
-    """What the server said, as one line, without secrets."""
+    """Return the server's error message, as one line, without secrets."""
     text = getattr(error, "raw_msg", None) or getattr(error, "msg", None) or str(error)
     return mask(" ".join(str(text).split())) or type(error).__name__

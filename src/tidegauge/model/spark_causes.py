@@ -1,4 +1,4 @@
-"""What an error of Spark's says, its Java causes included."""
+"""The text of a Spark error, including its Java causes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _CALL = re.compile(r"An error occurred while calling \S+\.\s*(?:Trace:)?\s*(?:: 
 
 
 def without_call(text: str) -> str:
-    """Without Py4J's own words on which of its objects was called: the cause comes after them."""
+    """Remove Py4J's introduction that names the object it called; the cause follows it."""
     return _CALL.sub("", text, count=1)
 
 
 def with_causes(error: BaseException) -> str:
-    """The message with those of its Java causes, which a captured exception does not print."""
+    """Return the message with those of its Java causes, which PySpark's exceptions do not show."""
     parts = [str(error)]
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while origin is not None and len(parts) < _MANY:

@@ -1,4 +1,4 @@
-"""How the user wants Spark to be started."""
+"""The user's settings for starting Spark."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from datetime import timedelta
 class SparkSettings:
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """May hold secrets, as Spark's settings do."""
+    """Spark's configuration, which may contain secrets."""
     keep_warm: timedelta | None = None
-    """How long a Spark that nobody uses waits for the next command; None: it ends with its command."""
+    """How long an idle Spark waits for the next command; None: it ends with its command."""
     digest: str = field(default="", repr=False)
-    """Of the connections, for Java remembers a bucket's keys. Only where Spark is kept warm."""
+    """Digest of the connections, because Java remembers a bucket's keys. Set only if Spark is kept warm."""

@@ -1,4 +1,4 @@
-"""What the user asked for, as frozen values. Configuration makes them; every other room only reads them."""
+"""The user's project as frozen values. Configuration makes them; every other room only reads them."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Database:
     user: str | None = None
     password: Secret | None = None
     schema: str | None = None
-    """Where a table name without one lives, and where tables land: `public` unless said; `main` in DuckDB."""
+    """Schema for names without one and for new tables; None: the engine's default, such as `public`."""
     account: str | None = None
     """Snowflake only, as are `warehouse` and `role`."""
     warehouse: str | None = None
     role: str | None = None
     iam_role: str | None = None
-    """Redshift only: the role that COPY reads the lake with; else the keys, or those of the lake."""
+    """Redshift only: the role with which COPY reads the lake; without it the keys below, or the lake's."""
     access_key: Secret | None = None
     secret_key: Secret | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    """Already checked against the allow-list of the engine."""
+    """Connection options, already checked against the engine's allow-list."""
     place: Place | None = None
 
 
@@ -73,7 +73,7 @@ class Lake:
     access_key: Secret | None = None
     secret_key: Secret | None = None
     delta: bool = False
-    """Delta tables lie below it: those that syncs fill, and those that flows name by their paths."""
+    """Whether it holds Delta tables: those that syncs fill, and those that flows name by path."""
     place: Place | None = None
 
     @property
@@ -84,13 +84,13 @@ class Lake:
 @dataclass(frozen=True)
 class TableOptions:
     cursor: str
-    """A column, or an expression in the database's own SQL. Empty where only overrides name one."""
+    """A column, or an expression in the database's own SQL. Empty: none, or only overrides name one."""
     epoch: Epoch | None = None
-    """`cursor: {column: ts, epoch: ms}`: the cursor's numbers are moments."""
+    """`cursor: {column: ts, epoch: ms}`: the unit, if the cursor's numbers are moments."""
     future_guard: FutureGuard = FutureGuard.NOTE
     without_cursor: WithoutCursor = WithoutCursor.FAIL
     key: tuple[str, ...] = ()
-    """Empty: the primary key."""
+    """Key columns; empty: the primary key."""
     settle: timedelta = timedelta(seconds=30)
     lookback: timedelta = timedelta(0)
     initial: str | None = None
@@ -98,28 +98,28 @@ class TableOptions:
     parallel: int = 2
     null_cursor: NullCursor = NullCursor.FAIL
     ignore_transactions_after: timedelta | None = None
-    """`open_transactions: {ignore_after: 1h}`; None is `wait`."""
+    """`open_transactions: {ignore_after: 1h}`; None: wait for all (`wait`)."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """Column → how it shall arrive: `string`, `decimal(p,s)`, `timestamp`, `date`."""
+    """By column, the type it has in the output: `string`, `decimal(p,s)`, `timestamp`, `date`."""
     columns: ColumnChoice = EVERY_COLUMN
     mask: tuple[ColumnMask, ...] = ()
     where: RowFilter | None = None
     keeps_types: bool = False
-    """Of a flow from one database into another of its kind: what Spark has no type for arrives as it is."""
+    """For a flow between two databases of one engine: columns without a Spark type keep their own type."""
     zero_dates: str = "fail"
-    """`fail`, or `null`: what a MySQL zero date becomes."""
+    """What happens to a MySQL zero date: `fail`, or `null` to read it as NULL."""
     rename: str | None = None
-    """`{table}` and `{schema}` stand for the source's names."""
+    """The target's name; `{table}` and `{schema}` stand for the source's names. None: the same name."""
     mode: Mode = Mode.MERGE
     drift: Drift = Drift.EVOLVE
     read: Read = Read.AUTO
     execute: Execute = Execute.AUTO
     deletes: Deletes = Deletes.NONE
     deletes_limit: float = 0.3
-    """The share of the target's rows that may vanish at once without being confirmed."""
+    """The share of the target's rows that may be deleted at once without confirmation."""
     metadata_columns: bool = False
     distkey: str | None = None
-    """Redshift only, as is `sortkey`: how a new target is laid out. `hybrid` is Snowflake's."""
+    """Redshift only, like `sortkey`: the layout of a new target. `hybrid` is for Snowflake only."""
     sortkey: tuple[str, ...] = ()
     hybrid: bool = False
     deletion_vectors: bool | None = None
@@ -129,23 +129,23 @@ class TableOptions:
 
     @property
     def snapshot(self) -> bool:
-        """The table has no cursor: a flow reads it whole each time."""
+        """Whether the table has no cursor, so that a flow reads it whole each time."""
         return not self.cursor
 
 
 @dataclass(frozen=True)
 class Sync:
-    """One entry of `sync:`: patterns over a database's catalogue, and what holds for every table found."""
+    """One entry of `sync:`: patterns over a database's catalogue, and options for every table found."""
 
     source: Database
     via: Lake | None
-    """Two stages, database → lake → `to`; None: one stage."""
+    """The lake of a sync with two stages, database → lake → `to`; None: one stage."""
     to: Lake | Database
     tables: tuple[str, ...]
     exclude: tuple[str, ...]
     options: TableOptions
     override: Mapping[str, TableOptions]
-    """By pattern; each already merged with the defaults of the sync."""
+    """Options by table pattern; each already merged with the defaults of the sync."""
     tags: tuple[str, ...] = ()
     place: Place | None = None
     schedule: FlowSchedule | None = None
@@ -159,7 +159,7 @@ class LakeTable:
     uses_delta: ClassVar[bool] = False
     lake: Lake
     folder: str
-    """Below the lake's path, safe on every file system."""
+    """Path relative to the lake's path, safe on every file system."""
 
     def __str__(self) -> str:
         return f"{self.lake.path}/{self.folder}"
@@ -191,7 +191,7 @@ class DeltaFolder:
     uses_delta: ClassVar[bool] = True
     lake: Lake
     folder: str
-    """Below the connection's path, safe on every file system."""
+    """Path relative to the connection's path, safe on every file system."""
 
     def __str__(self) -> str:
         return f"{self.lake.path}/{self.folder}"
@@ -212,67 +212,67 @@ class Stage(StrEnum):
 class TableFlow:
     """A flow of one table: database to lake, or from either of them to a warehouse or a Delta table.
 
-    Has the same facts under the same names as a `DeltaFlow`, so that nobody has to ask which of them it is.
+    Has the same attributes as a `DeltaFlow`, so that callers need not tell the two apart.
     """
 
     plans_by_spark: ClassVar[bool] = False
     in_catalogue: ClassVar[bool] = False
-    """Whether its output is known only by a name in Spark's catalogue."""
+    """Whether the output is known only by a name in Spark's catalogue: never, for this kind of flow."""
     pipeline: str
     name: str
     source: Database
     table: TableName
-    """Of the database where the rows come from, also for a flow that finds them in a lake."""
+    """The table of the source database, also for a flow that reads its rows from a lake."""
     output: LakeTable | WarehouseTable | DeltaFolder
     options: TableOptions
     tags: tuple[str, ...] = ()
     stage: Stage | None = None
-    """None where a table has only one flow."""
+    """The stage; None if the table has only one flow."""
     reads: LakeTable | None = None
-    """The output of another flow, which it reads instead of the database itself."""
+    """The other flow's output that this flow reads instead of the database; None: it reads the database."""
     upstream: str | None = None
-    """The name of that flow."""
+    """The name of that other flow."""
 
     @property
     def input(self) -> str:
-        """The name of its first input in the ledger."""
+        """Name of the first input in the ledger."""
         return str(self.table)
 
     @property
     def label(self) -> str:
-        """As `verify` names it; the two stages of a table have the same."""
+        """The flow's name in `verify`; the two stages of a table have the same."""
         return str(self.table)
 
     @property
     def target(self) -> str:
-        """Where its rows go, as people read it."""
+        """The output's name, for people."""
         return str(self.output)
 
     @property
     def holds(self) -> str:
-        """What is found in its output."""
+        """What the output holds, as messages name it."""
         return "batches" if self.output.in_lake else "rows"
 
     @property
     def refresh_name(self) -> str:
-        """What to select for a full refresh of it: of the stage that reads the database, the whole table."""
+        """What to select to refresh the flow fully: the whole table for the stage that reads the database."""
         return str(self.table) if self.stage is Stage.EXTRACT else self.name
 
     @property
     def upstreams(self) -> tuple[str, ...]:
-        """The flows whose outputs it reads."""
+        """Names of the flows whose outputs this flow reads."""
         return (self.upstream,) if self.upstream else ()
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that it does: a flow without a stage does both, but a lake is not loaded."""
+        """The stages of the flow's work: both for a flow without a stage, but only `extract` into a lake."""
         if self.stage is not None:
             return (self.stage,)
         return (Stage.EXTRACT,) if self.output.in_lake else tuple(Stage)
 
     @property
     def appends(self) -> bool:
-        """Whether rows that come again are there twice."""
+        """Whether rows that are delivered twice are in the output twice."""
         return not self.output.in_lake and self.options.mode.facts.only_adds
 
     @property
@@ -281,12 +281,12 @@ class TableFlow:
 
     @property
     def uses_delta(self) -> bool:
-        """Whether Spark needs Delta's jars for it."""
+        """Whether Spark needs Delta's jars for the flow."""
         return self.output.uses_delta
 
     @property
     def readers(self) -> int:
-        """How many read one batch side by side."""
+        """How many readers read one batch in parallel."""
         return self.options.parallel
 
     def with_readers(self, count: int) -> Self:
@@ -294,7 +294,7 @@ class TableFlow:
 
     @property
     def skip_hint(self) -> str:
-        """What can be done where a flow that it reads from failed; goes behind the reason."""
+        """A hint for when an upstream flow failed; appended to the reason for skipping."""
         return f"; --stage {self.stage} loads what is in the lake already"
 
 
@@ -303,19 +303,19 @@ class Project:
     pipeline: str
     file: Path
     ledger: str | Secret
-    """An address: `sqlite:////absolute/path`, `postgresql://…`, `mysql://…`; a Secret where it holds one."""
+    """Address: `sqlite:////absolute/path`, `postgresql://…`, `mysql://…`; a Secret if it contains one."""
     lease: timedelta
     spark: SparkSettings
     connections: Mapping[str, Database | Lake]
     syncs: tuple[Sync, ...]
     delta_flows: tuple[delta_flow.DeltaFlow, ...] = ()
-    """The flows between Delta tables, in the order they are written; those in Python after those here."""
+    """The flows between Delta tables: those of the project file in their order, then those from Python."""
     views: tuple[view_flow.ViewFlow, ...] = ()
     optimizes: tuple[optimize_flow.OptimizeFlow, ...] = ()
     workflow: Workflow | None = None
     health: HealthSettings = field(default_factory=HealthSettings)
     schedule: FlowSchedule | None = None
-    """Of the file; each sync and flow has its own, or this one."""
+    """The project's default schedule; a sync or flow can have its own."""
     telemetry: Telemetry = field(default_factory=Telemetry)
 
     @property

@@ -1,4 +1,4 @@
-"""Rows that an output has written and not yet committed."""
+"""What an output has prepared for a commit."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class DataFile:
     """Relative to the table's folder."""
     rows: int
     bytes: int
-    """Of the whole file."""
+    """Size of the whole file."""
     first: int | None = None
-    """Only `rows` of its rows are meant, from this one on; None: all are."""
+    """Index of the first row of the batch, if only `rows` of the file's rows belong to it; None: all do."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What `Output.commit` makes visible, and nobody sees yet: one of `files`, `table` and `change`, or
-    none of them where a batch has no rows."""
+    """What `Output.commit` will make visible: one of `files`, `table` and `change`, or none of them if the
+    batch has no rows."""
 
     rows: int
     files: tuple[DataFile, ...] = ()
-    """In a lake."""
+    """For a lake: the data files that were written."""
     table: str = ""
-    """In a warehouse: the staging table of this attempt."""
+    """For a warehouse: the staging table of this attempt."""
     change: str = ""
-    """For a Delta table: the change that this process keeps in memory, and computes when it is committed."""
+    """For a Delta table: names the change that this process keeps in memory and computes in `commit`."""
     checks: Checks | None = None
-    """In a warehouse: what the expectations found in the rows; None where nothing is expected."""
+    """For a warehouse: what the expectations found in the rows; None if there are no expectations."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the table, or of what became of the rows."""
+    """Notes for people about the table or the rows."""

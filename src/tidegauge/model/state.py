@@ -1,4 +1,4 @@
-"""The states of a flow, and the table of what may follow what. Pure: no clock, no I/O, no Spark."""
+"""The states of a flow, and which event leads from which state to which. Pure: no clock, no I/O, no Spark."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class State(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> State | None:
-        """`COMPLETED` is another word for SUCCESS."""
+        """Accept `COMPLETED` as another word for SUCCESS."""
         return cls.SUCCESS if value == "COMPLETED" else None
 
 
 NOTHING_NEW = "nothing new"
-"""What people read for SKIPPED, where nothing kept the flow from running."""
+"""Shown to people for SKIPPED, if nothing prevented the flow from running."""
 
 
 class Event(StrEnum):
@@ -63,11 +63,11 @@ _NEXT: dict[State, dict[Event, State]] = {
 }
 
 ACTIVE = frozenset({State.PLANNED, State.RUNNING, State.FAILED})
-"""A flow in one of these has a plan that must end before another is made."""
+"""States in which a flow has a plan that must end before another is made."""
 
 
 def step(state: State, event: Event) -> State:
-    """The state after an event; WrongState, naming both, where the event has no place."""
+    """Return the state after an event. Raises WrongState, naming both, if the event is not allowed."""
     try:
         return _NEXT[state][event]
     except KeyError:
@@ -78,7 +78,7 @@ def step(state: State, event: Event) -> State:
 
 
 def table() -> str:
-    """The whole machine as a Markdown table, for the documentation."""
+    """Return the whole state machine as a Markdown table, for the documentation."""
     head = "| event | " + " | ".join(State) + " |"
     rule = "|---" * (len(State) + 1) + "|"
     rows = [

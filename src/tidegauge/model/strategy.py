@@ -1,4 +1,4 @@
-"""How the work of a run is spread."""
+"""How the work of a run is done in parallel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Strategy(StrEnum):
-    """What goes side by side: nothing, tables, or the readers inside one table."""
+    """What runs in parallel: nothing, tables, or the readers inside one table."""
 
     SEQUENTIAL = "sequential"
     INTER_TABLE = "inter-table"

@@ -1,4 +1,4 @@
-"""A person's word that a flow, or a whole pipeline, is not to run for now."""
+"""Suspensions: a person has stopped a flow, or a whole pipeline, for now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 ALL = "*"
-"""Stands for every flow of a pipeline where the ledger keeps something under a flow's name."""
+"""In the ledger, stands in place of a flow's name for every flow of a pipeline."""
 
 
 @dataclass(frozen=True)
@@ -14,4 +14,4 @@ class Suspension:
     reason: str
     actor: str
     at: datetime
-    """By the ledger's clock."""
+    """When it was suspended, by the ledger's clock."""

@@ -1,4 +1,4 @@
-"""A source table as the reader sees it: columns with the way each arrives, the cursor and the key."""
+"""A source table: its columns and the type of each in the output, its cursor and its key."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
 
 COPY = "snapshot"
-"""In place of the kind of a cursor, of a table that has none."""
+"""Stands in place of the cursor's kind for a table that has no cursor."""
 EVERY_ROW = RowPosition(Value(ValueKind.TEXT, "1970-01-01 00:00:00"))
-"""Where all rows of a table without a cursor lie; it was read up to a moment past that."""
+"""The position of all rows of a table without a cursor; its windows end at a later moment."""
 
 
 @dataclass(frozen=True)
@@ -25,53 +25,53 @@ class SourceColumn:
     arrives: str
     """The Spark SQL type in the output: `decimal(12,2)`, `timestamp_ntz`, `string`."""
     select: str
-    """The database's SQL for the value on the wire."""
+    """The database's SQL for the value that is transferred."""
     wire: str
-    """The Spark SQL type of `select` as JDBC hands it over."""
+    """The Spark SQL type that JDBC gives for `select`."""
     finish: str
-    """Spark SQL from the wire value, written `{}`, to what arrives."""
+    """Spark SQL that turns the transferred value, written `{}`, into the type `arrives`."""
     guard: str | None = None
-    """The database's SQL that is true for a value which cannot be held exactly."""
+    """SQL of the database that is true for a value that cannot be held exactly; None: all can."""
     inside: str | None = None
-    """The database's SQL for the value as its own columns take it; None: only Spark's SQL makes it."""
+    """SQL of the database for the value as its own tables store it; None: only Spark's SQL can make it."""
     mask: str = ""
-    """A digest of the way it is masked; empty: it is not."""
+    """Digest of the column's mask; empty: not masked."""
     in_process: bool = False
-    """Its SQL calls a function that only connections of this process have: no JDBC driver can run it."""
+    """Whether its SQL calls a function that only this process's connections have: JDBC cannot run it."""
     through: str = ""
     """See `Field.through`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column as files hold it and targets declare it."""
+    """A column, as it is in files and targets."""
 
     name: str
     type: str
-    """In Spark's SQL: `decimal(12,2)`, `timestamp_ntz`, `string`."""
+    """The Spark SQL type: `decimal(12,2)`, `timestamp_ntz`, `string`."""
     source_type: str
-    """As the database names it, with length and precision."""
+    """The type as the source database names it, with length and precision."""
     through: str = ""
-    """The type that a target of the same engine declares, where Spark has none for it: its text or its bytes
-    travel, as `type` says. Empty: the target's own type for `type`."""
+    """For a type that Spark does not have: the type that a target of the same engine declares; values are
+    transferred as text or bytes, as `type` says. Empty: the target uses its own type for `type`."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What rows look like on their way: all that an output has to know of the table they come from."""
+    """The shape of transferred rows: all that an output needs to know about their source table."""
 
     table: TableName
     fields: tuple[Field, ...]
     key: tuple[str, ...]
-    """Empty where the table has none and nobody needs it, and in what versions before 0.3 wrote."""
+    """Key columns; empty if the table has none and needs none, and in data written by versions before 0.3."""
     cursor: str
-    """Its kind: `timestamp` or `value`; or `COPY`, where each batch is the whole table."""
+    """The cursor's kind, `timestamp` or `value`; or `COPY`, if each batch is the whole table."""
     cursor_column: str | None
-    """None where the cursor is an expression."""
+    """The cursor's column; None if the cursor is an expression."""
 
     @property
     def fingerprint(self) -> str:
-        facts = [_facts(one.name, one.type, one.source_type, one.through) for one in self.fields]
+        facts = [_list_facts(one.name, one.type, one.source_type, one.through) for one in self.fields]
         facts.append(list(self.key))
         return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:16]
 
@@ -82,20 +82,20 @@ class OrderedColumn:
 
     name: str
     order: str
-    """Ordered by and compared with, everywhere the same, so that no two places can disagree."""
+    """The SQL for ORDER BY and comparisons, used everywhere, so that no two places can disagree."""
     text: str
-    """The database's SQL from the ordering value, written `{}`, to its text at full precision."""
+    """SQL of the database that turns the ordering value, written `{}`, into text at full precision."""
     kind: ValueKind
     nullable: bool
     scale: int = 0
     """Digits after the second, for timestamps."""
     epoch: Epoch | None = None
-    """Of whole numbers that are moments."""
+    """The unit, for whole numbers that are moments."""
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """Everything needed to page through one table. Made once per plan, and again when the plan is run."""
+    """Everything needed to read one table in order. Made once per plan, and again when the plan is run."""
 
     table: TableName
     options: TableOptions
@@ -105,20 +105,20 @@ class SourceTable:
     """`timestamp` or `value`."""
     key: tuple[OrderedColumn, ...]
     key_proven: bool
-    """A constraint of the database says the key is unique."""
+    """Whether a constraint of the database makes the key unique."""
     source_id: str
     notes: tuple[str, ...] = ()
     unindexed: str = ""
-    """The cursor's column, if no index begins with it."""
+    """The cursor's column, if no index begins with it; else empty."""
     only: str = ""
-    """SQL that is true for the rows that are wanted, of those in a window; empty: all of them."""
+    """SQL condition for the rows of a window that are wanted; empty: all rows."""
     filter: str = ""
-    """SQL that is true for the rows that the flow takes at all (`where:`); empty: all of them."""
+    """SQL condition for the rows that the flow reads at all (`where:`); empty: all rows."""
     relation: str = ""
-    """What FROM names, where that is more than the table; its columns are called as the table's."""
+    """What FROM names instead of the table, with the same column names; empty: the table."""
     along: str = ""
-    """SQL behind the table's name that makes the database go along an index in the order of cursor and key,
-    which finds batch ends quickly; empty where there is none, or where the database finds it by itself."""
+    """SQL after the table's name that makes the database use an index in the order of cursor and key, which
+    finds batch ends quickly; empty if there is none, or if the database uses it by itself."""
 
     @property
     def layout(self) -> Layout:
@@ -133,8 +133,8 @@ class SourceTable:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the columns' names, order or types, and with what orders the table."""
-        facts = [_facts(one.name, one.native, one.arrives, one.through) for one in self.columns]
+        """Digest of the columns' names, order and types, and of what orders the table."""
+        facts = [_list_facts(one.name, one.native, one.arrives, one.through) for one in self.columns]
         facts.append([self.cursor.order, *(part.order for part in self.key)])
         return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:16]
 
@@ -149,37 +149,37 @@ class Cut:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a look at the table found between the watermark and what is safe to read."""
+    """What was found in a table between the watermark and the safe upper bound."""
 
     upto: RowPosition | None
     """The safe upper bound; None when nothing is safe yet."""
     cuts: tuple[Cut, ...] = ()
-    """Ends of parts of the asked-for size, in order; the last part ends at the last row found.
+    """Ends of parts of the requested size, in order; the last part ends at the last row found.
 
-    Not at `upto`: what commits later with a cursor between the two is still to be read. Empty when the window
-    has no rows.
+    It does not end at `upto`: rows that commit later between the two still have to be read. Empty if the
+    window has no rows.
     """
     rows_null: int = 0
     rows_waiting: int = 0
-    """Rows dated past the source's own clock."""
+    """Number of rows dated past the source's own clock."""
     pending: str | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a database lets us see of itself."""
+    """What a database shows this login about itself."""
 
     clock: datetime
-    """Its own, in UTC without a zone."""
+    """The database's time, in UTC without a zone."""
     blind: str | None
-    """Why open transactions cannot be seen; None where they can."""
+    """Why open transactions cannot be seen; None if they can."""
 
 
 def field_of(column: SourceColumn) -> Field:
     return Field(column.name, column.arrives, column.native, column.through)
 
 
-def _facts(*words: str) -> list[str]:
-    """Of a column; an empty word at the end is none, so that what earlier versions kept stays true."""
+def _list_facts(*words: str) -> list[str]:
+    """List a column's facts; omits an empty last one, to keep fingerprints of earlier versions valid."""
     return [*words[:-1], *filter(None, words[-1:])]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableName:
-    """A table as its database names it; `schema` is None where there are none (SQLite)."""
+    """A table as its database names it; `schema` is None if the database has none (SQLite)."""
 
     schema: str | None
     table: str

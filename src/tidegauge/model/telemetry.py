@@ -1,4 +1,4 @@
-"""What is told of the flows beyond the ledger: alerts, numbers and lineage."""
+"""Settings of what is reported outside the ledger: alerts, metrics and lineage."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class MetricsSettings:
     push: Secret | None = None
     """The address of a Pushgateway; may hold a login."""
     port: int = 9108
-    """Of the endpoint that `tidegauge metrics --serve` opens."""
+    """Port of the endpoint that `tidegauge metrics --serve` opens."""
 
 
 @dataclass(frozen=True)
 class LineageSettings:
     url: Secret | None = None
-    """Of a server that takes OpenLineage events; may hold a login."""
+    """Address of a server that accepts OpenLineage events; may contain a login."""
     file: Path | None = None
-    """Or a file, one event a line."""
+    """A file to write instead, one event per line."""
     api_key: Secret | None = None
     namespace: str | None = None
-    """Of the jobs; None: the pipeline's name."""
+    """The jobs' namespace; None: the pipeline's name."""
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Each None where the file does not ask for it."""
+    """Each setting is None if the project file does not have it."""
 
     alerts: AlertSettings | None = None
     metrics: MetricsSettings | None = None

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a pipeline's schedulers: who is there, and which times were dealt with."""
+"""What the ledger stores about a pipeline's schedulers: which ones run, and which times were handled."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from datetime import datetime, timedelta
 from tidegauge.model.claim import Owner
 
 SILENCE = timedelta(minutes=3)
-"""A scheduler that was not seen for so long is gone. Each shows itself every minute."""
+"""A scheduler that was not seen for this long counts as gone. Each reports every minute."""
 
 
 @dataclass(frozen=True)
 class ScheduleTicks:
-    """Of one schedule."""
+    """How far one schedule's times are handled."""
 
     fired: datetime
-    """The times up to here are dealt with: run for, or passed over."""
+    """The times up to here are handled: run or passed over."""
     runner: Owner | None = None
-    """Who is running its flows for a time; None: nobody."""
+    """The process that is running the flows for a time; None: nobody."""
     ran: int = 0
-    """Times that somebody ran for."""
+    """Number of times that were run."""
     skipped: int = 0
-    """Times that came while the run before was still under way."""
+    """Number of times passed over because the run before was still going on."""
     missed: int = 0
-    """Times that nobody was there for, and nobody ran for since."""
+    """Number of times when no scheduler was there, and that were not run later."""
 
 
 @dataclass(frozen=True)
 class SeenScheduler:
     owner: Owner
     file: str
-    """A digest of what its project file schedules."""
+    """Digest of the schedules in its project file."""
     path: str
-    """The file itself, to name it."""
+    """Path of the project file, for messages."""
     seen: datetime
 
 
 @dataclass(frozen=True)
 class TickBook:
     schedules: Mapping[str, ScheduleTicks] = field(default_factory=dict)
-    """By the schedule's text."""
+    """Progress by the schedule's text."""
     schedulers: tuple[SeenScheduler, ...] = ()
 
 
 @dataclass(frozen=True)
 class Tick:
-    """What a scheduler that asked for a time was given."""
+    """The answer to a scheduler that asked for a due time."""
 
     at: datetime | None
-    """The time to run for; None: there is none, or another scheduler has it."""
+    """The time to run for; None: none is due, or another scheduler has it."""
     skipped: int = 0
-    """Times that were passed over just now, because the run before is still under way."""
+    """Number of times passed over just now because the run before is still going on."""
     missed: int = 0
-    """Times that were passed over just now, because nobody was there."""
+    """Number of times passed over just now because no scheduler was there."""

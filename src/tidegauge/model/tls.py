@@ -1,4 +1,4 @@
-"""What a connection's `ssl` options mean for Python's own TLS."""
+"""Turns a connection's `ssl` options into a TLS context."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def tls_context(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """None: the driver decides by itself. Without `verify-ca` or `verify-full` no certificate is checked."""
+    """Make a TLS context. None: the driver decides. Only `verify-ca` and `verify-full` check certificates."""
     mode = options.get("ssl")
     if mode in (None, "disable", "prefer") and "ssl_ca" not in options:
         return None

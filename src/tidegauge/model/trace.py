@@ -1,4 +1,4 @@
-"""What a run does behind its progress lines: statements and files, for `--debug`. Nobody else listens."""
+"""Traces the statements and files of a run, for `--debug` only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LONGEST = 4000
 
 
 def trace_sql(where: str, sql: str) -> None:
-    """A statement, as it is sent there."""
+    """Log a SQL statement as it is sent to `where`."""
     if TRACE.isEnabledFor(logging.DEBUG):
-        # Masked first: a secret that lost a space, or its end, would not be found any more.
+        # Masked first: `mask` could not find a secret whose spaces or end were changed.
         text = " ".join(mask(sql).split())
         TRACE.debug("%s: %s", where, text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII | re.IGNORECASE)
 INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""Of the largest value: a decimal needs as many before its point; one fewer always fit into the integer."""
+"""Digits of the largest value: a decimal needs this many before its point to hold every value; one digit
+fewer always fits into the integer."""
 
 
 class DecimalSize(NamedTuple):
@@ -26,7 +27,7 @@ class DecimalSize(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def parse_decimal(name: str) -> DecimalSize | None:
-    """Of `decimal(p,s)`, in any letters and with any spaces; None for every other type."""
+    """Parse `decimal(p,s)`, in any case and with any spaces; None for every other type."""
     match = _DECIMAL.fullmatch(name)
     return DecimalSize(int(match[1]), int(match[2])) if match else None
 
@@ -34,8 +35,8 @@ def parse_decimal(name: str) -> DecimalSize | None:
 def holds(wide: str, narrow: str) -> bool:
     """Whether every value of `narrow` is exactly a value of `wide` too, and means the same.
 
-    `bigint` holds `int` and `decimal(18,0)`; `string` holds nothing but `string`; a `double` stands for
-    rounded numbers, so it holds no exact ones, and a `timestamp_ntz` is no `date`.
+    `bigint` holds `int` and `decimal(18,0)`; `string` holds only `string`; a `double` is a rounded number,
+    so it holds no exact ones; `timestamp_ntz` does not hold `date`.
     """
     if wide == narrow or (wide, narrow) == ("double", "float"):
         return True
@@ -52,5 +53,5 @@ def holds(wide: str, narrow: str) -> bool:
 
 
 def quote(name: str) -> str:
-    """A name of a column, table or view for Spark's SQL, whatever letters, dots and backticks it has."""
+    """Quote the name of a column, table or view for Spark's SQL; it may contain dots and backticks."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""What the log of a Delta table says of the versions that a flow has not read yet."""
+"""What a Delta table's log says about the versions that a flow has not read yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 LATEST = 2**63 - 1
-"""As the version to look from: nothing but what the table is now."""
+"""As the version to start after: read no versions, only the table's present state."""
 FEED = "delta.enableChangeDataFeed"
 
 
@@ -15,61 +15,61 @@ FEED = "delta.enableChangeDataFeed"
 class Version:
     number: int
     at: datetime | None
-    """When it was committed, as the commit itself says, in UTC; None where it does not."""
+    """When it was committed, in UTC, according to the commit itself; None if the commit does not say."""
     changes: bool
-    """Whether it changed any row. What only rewrites files, or alters the table, does not."""
+    """Whether it changed any row. Commits that only rewrite files or alter the table do not."""
     only_adds: bool
-    """Whether whole new files are all that it brought."""
+    """Whether it only added new files."""
     bytes: int
-    """Of the files that have to be read for it."""
+    """Total size of the files that have to be read for it."""
     feed: bool
     """Whether the change data feed was on."""
     digest: str | None
-    """Of the schema; None, as with the id below, where the log does not reach that far any more."""
+    """Digest of the schema; like `table_id` None if the log no longer reaches back that far."""
     table_id: str | None
     key: tuple[str, ...] = ()
-    """By which it was merged here: it gave no key to two rows. Empty: by whoever, in whatever way."""
+    """Key by which Tidegauge merged this version, so that no two rows got the same key. Empty: not known."""
     missing: tuple[str, ...] = ()
-    """Files that have to be read for it, and are gone."""
+    """Files that have to be read for it but are gone."""
     absent: bool = False
-    """Its commit is gone, so nothing else is known of it."""
+    """Whether its commit is gone, so that nothing else is known about it."""
 
 
-def _unreadable(version: int) -> bool:  # noqa: ARG001 - the promise of `History.readable`
+def _unreadable(version: int) -> bool:  # noqa: ARG001 - signature of `History.readable`
     return False
 
 
 @dataclass(frozen=True)
 class History:
-    """A Delta table as it is, and every version of it past the one that was asked for."""
+    """A Delta table's present state, and all its versions after a given one."""
 
     location: str
     table_id: str
-    """Another one means another table, whatever its name and version."""
+    """Delta's id of the table: another id is another table, even with the same name and version."""
     latest: int
     at: datetime | None
-    """When the latest version was committed, as the commit itself says, in UTC."""
+    """When the latest version was committed, in UTC, according to the commit itself; None: not said."""
     digest: str
-    """Of the names, types and nullability of the columns at the latest version."""
+    """Digest of the columns' names, types and nullability at the latest version."""
     schema: str
-    """The same as Spark's JSON."""
+    """The schema at the latest version, as Spark's JSON."""
     earliest: int
-    """The first version whose commit is there."""
+    """The first version whose commit still exists."""
     read_at: datetime
-    """In UTC."""
+    """When the log was read, in UTC."""
     after: int | None = None
-    """The version that was asked for; None: the beginning."""
+    """The version after which `versions` starts; None: the beginning."""
     versions: tuple[Version, ...] = ()
-    """In `(after, latest]`, or from `earliest` on, without a gap."""
+    """The versions in `(after, latest]`, or from `earliest` on, without gaps."""
     partition_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
-    """`delta.…`, as they are set at the latest version; what is not set is not here."""
+    """The `delta.…` properties that are set at the latest version."""
     reader: int = 1
-    """The protocol that a reader has to know."""
+    """The Delta protocol version that a reader has to support."""
     features: frozenset[str] = frozenset()
-    """Of reader and writer, where the protocol names them."""
+    """Features of reader and writer, if the protocol lists them."""
     readable: Callable[[int], bool] = field(default=_unreadable, compare=False, repr=False)
-    """Whether the whole table at a version can still be read: log and files. Asks the store each time."""
+    """Whether the whole table at a version can still be read, log and files. Asks the store each time."""
 
     @property
     def feed(self) -> bool:

@@ -1,4 +1,4 @@
-"""A view over tables and other views, as the user asked for it: a flow without data of its own."""
+"""A flow that creates a view over tables and other views, and has no data of its own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Project, Stage
 
 VIEW = "view"
-"""The `kind` of such a flow."""
+"""The `kind` of a view."""
 
 
 @dataclass(frozen=True)
 class ViewName:
     table: TableRef
-    """By its name in Spark's catalogue."""
+    """The view's name in Spark's catalogue."""
     place: Place | None = None
 
 
 @dataclass(frozen=True)
 class ViewFlow:
-    """Has no watermark, and nothing of it is in the ledger: what there is of it is in Spark's catalogue."""
+    """Has no watermark and nothing in the ledger: it exists only in Spark's catalogue."""
 
     uses_delta: ClassVar[bool] = True
     stages: ClassVar[tuple[Stage, ...]] = ()
@@ -36,7 +36,7 @@ class ViewFlow:
     transform: Sql
     tags: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()
-    """The flows of this project whose outputs it reads, views among them."""
+    """Names of the flows of this project whose outputs it reads, including views."""
     place: Place | None = None
 
     @property
@@ -49,13 +49,13 @@ class ViewFlow:
 
 
 WrittenInFlows = DeltaFlow | ViewFlow
-"""Whatever stands under `flows:` and has an output."""
+"""Any entry of `flows:` that has an output."""
 WithoutData = ViewFlow | OptimizeFlow
-"""What has a place in the graph, and neither rows nor a watermark."""
+"""Any flow of the graph that has no rows and no watermark."""
 GraphFlow = AnyFlow | WithoutData
-"""Whatever has a place in the graph."""
+"""Any flow of the graph."""
 
 
 def in_flows(project: Project) -> tuple[WrittenInFlows, ...]:
-    """What stands under `flows:`, views last."""
+    """Return the flows of `flows:` that have an output, views last."""
     return (*project.delta_flows, *project.views)

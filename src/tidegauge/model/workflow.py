@@ -1,4 +1,4 @@
-"""A project's work as tasks of somebody else's scheduler."""
+"""A project's work as tasks of an external scheduler."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class Task:
     name: str
     command: TaskCommand = TaskCommand.RUN
     select: tuple[str, ...] = ()
-    """None: every flow."""
+    """What the task selects; empty: every flow."""
     depends_on: tuple[str, ...] | None = None
-    """None: as who reads whom says."""
+    """Names of tasks that have to end first; None: follows from which flow reads which."""
     retries: int = 0
     description: str | None = None
     place: Place | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Behind `tidegauge`, without the project."""
+        """The arguments after `tidegauge`, without the project."""
         return (self.command.value, *(part for word in self.select for part in ("--select", word)))
 
 
 @dataclass(frozen=True)
 class Workflow:
     name: str | None = None
-    """None: the pipeline's."""
+    """The workflow's name; None: the pipeline's name."""
     tasks: tuple[Task, ...] = ()
-    """None: one for each tag."""
+    """The tasks; empty: one for each tag."""
     schedule: Cron | None = None
-    """None: it is started by hand."""
+    """When it starts; None: by hand."""
     timezone: str = "UTC"
     email: tuple[str, ...] = ()
-    """Who hears of a failure."""
+    """Addresses that are notified of a failure."""
     at: str | None = None
-    """The project's folder where the tasks run; None: the same as here."""
+    """The project's folder on the machine where the tasks run; None: the same as here."""

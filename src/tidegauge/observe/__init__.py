@@ -1,3 +1,3 @@
-"""The events of a run, and how others see them: bars and lines, alert channels, metrics, lineage.
-May use model alone.
+"""The events of a run, and how they are shown and sent: bars and lines, alert channels, metrics, lineage.
+May use only model and errors.
 """

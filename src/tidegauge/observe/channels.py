@@ -1,4 +1,4 @@
-"""Alert channels: a message to an address as Apprise has it, in bounded time, and why it did not arrive."""
+"""Alert channels: sends messages to Apprise addresses, in bounded time, and says why one did not arrive."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tidegauge.model.alert import AlertChannel
 from tidegauge.model.secret import MASK, mask
 
 TIMEOUT = 20.0
-"""Seconds for one channel, whatever the service does."""
+"""Seconds that one channel may take."""
 _SERVERS = ("json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "http", "https")
-"""Kinds of address whose host is a host, and no token."""
+"""Schemes of addresses whose host part is a real host; in other schemes it may be a token."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Message:
     title: str
     body: str
     level: str = "failure"
-    """In Apprise's words: `failure`, `warning`, `success` or `info`."""
+    """Apprise's notification type: `failure`, `warning`, `success` or `info`."""
 
 
 def apprise_library() -> Any:
-    """The module `apprise`. Raises RuntimeMissing where it is not installed."""
+    """Import the module `apprise`. Raises RuntimeMissing if it is not installed."""
     try:
         import apprise
     except ImportError as error:
@@ -42,9 +42,9 @@ def apprise_library() -> Any:
 
 
 def send_all(channels: Sequence[tuple[AlertChannel, Sequence[Message]]]) -> dict[str, str | None]:
-    """Send each channel its messages, all channels at once; by name, why one failed, or None.
+    """Send each channel its messages, all channels at once. Return by channel why it failed, or None.
 
-    Never raises, and never takes much longer than TIMEOUT: a channel that hangs is left behind.
+    Never raises. Waits at most TIMEOUT for each channel that hangs, one after the other, then abandons it.
     """
     try:
         library = apprise_library()
@@ -57,7 +57,7 @@ def send_all(channels: Sequence[tuple[AlertChannel, Sequence[Message]]]) -> dict
     def send(channel: AlertChannel, messages: Sequence[Message]) -> None:
         answers[channel.name] = _send(library, channel, messages)
 
-    # Daemons: the end of the process does not wait for one that hangs.
+    # Daemon threads: a channel that hangs does not keep the process from ending.
     threads = [threading.Thread(target=send, args=each, daemon=True) for each in channels]
     with _silence():
         for thread in threads:
@@ -78,14 +78,14 @@ def _send(library: Any, channel: AlertChannel, messages: Sequence[Message]) -> s
                 level = library.NotifyType(message.level)
                 if not service.notify(title=mask(message.title), body=mask(message.body), notify_type=level):
                     return _hide(said[-1] if said else "the service did not take it", url)
-        except Exception as error:  # whatever a plugin raises, it breaks no run
+        except Exception as error:  # an error of a plugin must not fail the run
             return _hide(f"{type(error).__name__}: {error}", url)
     return None
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What the library logs is ours to tell: masked, and with the channel's name."""
+    """Keep Apprise's log lines from other handlers: callers report them masked, with the channel's name."""
     logger = logging.getLogger("apprise")
     before, level = logger.propagate, logger.level
     logger.propagate = False
@@ -99,7 +99,7 @@ def _silence() -> Iterator[None]:
 
 @contextmanager
 def _listen() -> Iterator[list[str]]:
-    """The library's warnings of this thread; it says nothing else of why a message was not taken."""
+    """Collect what Apprise logs in this thread: only its log says why a message was refused."""
     said: list[str] = []
     mine = threading.get_ident()
 
@@ -117,7 +117,7 @@ def _listen() -> Iterator[list[str]]:
 
 
 def _hide(text: str, url: str) -> str:
-    """Without any part of the address but its kind and, of a server, its host."""
+    """Mask every part of the address in the text, except its scheme and a server's host and port."""
     scheme, _, rest = url.partition("://")
     parts = set(re.split(r"[/?&=#@:,]", rest)) - {""}
     if scheme.lower() in _SERVERS:

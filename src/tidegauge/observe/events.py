@@ -22,7 +22,7 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class FlowsChosen:
-    """For listeners who want to know more of a flow than its name."""
+    """Gives listeners the spec of every chosen flow; other events have only the flow's name."""
 
     specs: tuple[GraphFlow, ...]
 
@@ -40,15 +40,15 @@ class FlowPlanned:
     rows: int | None
     batches: int
     resumed: bool
-    """An earlier plan is continued, with its frozen windows."""
+    """Whether an earlier plan is continued, with its frozen windows."""
     notes: tuple[str, ...]
     draft: Draft | None = None
-    """The frozen windows."""
+    """The plan with its frozen windows."""
 
 
 @dataclass(frozen=True)
 class NoteAdded:
-    """Something that a person should know was found during the run."""
+    """The run found something that a person should know."""
 
     flow: str
     note: str
@@ -78,9 +78,9 @@ class BatchCommitted:
     of: int
     rows: int
     found: bool
-    """It was already in the output: an earlier attempt had got that far."""
+    """Whether the batch was already in the output, written by an earlier attempt."""
     layout: Layout | None = None
-    """The columns of its rows, where it was written now."""
+    """Columns of the batch's rows, if this attempt wrote them."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FlowEnded:
     counts: Mapping[str, int | None] = field(default_factory=dict)
     """Rows by what became of them: read, written, inserted, updated, deleted, quarantined; None: unknown."""
     reason: str | None = None
-    """Why it was skipped, where that is not because there is nothing new."""
+    """Why the flow was skipped; None if only because there was nothing new."""
 
 
 @dataclass(frozen=True)

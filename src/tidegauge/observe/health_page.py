@@ -1,4 +1,4 @@
-"""The health of a project as one HTML page that needs nothing else: no script, no font, no network."""
+"""The health of a project as one self-contained HTML page: no script, no font, no network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ td div { font-size: .85rem; } svg { display: block; } .none { color: #888; }
 def health_page(
     pipeline: str, now: datetime, flows: Sequence[HealthReport], findings: Sequence[HealthFinding] = ()
 ) -> str:
-    """`findings`: of the pipeline as a whole."""
+    """Render the page; `findings` are about the pipeline as a whole."""
     overall = worst([*(one.level for one in flows), *(one.level for one in findings)])
     layers = dict.fromkeys(one.layer for one in flows)
     sections = "".join(_section(layer, [one for one in flows if one.layer == layer]) for layer in layers)
@@ -44,7 +44,7 @@ def health_page(
 <h1>{escape(pipeline)} {_pill(overall)}</h1>
 <p class="when">{now:%Y-%m-%d %H:%M} UTC, by the ledger's clock</p>
 <div class="tiles">{_tiles(flows)}</div>
-{_whole(findings)}{sections}</body></html>
+{_pipeline_section(findings)}{sections}</body></html>
 """
     return mask(page)
 
@@ -55,7 +55,7 @@ def _tiles(flows: Sequence[HealthReport]) -> str:
     return "".join(f'<div class="tile"><b>{count}</b>{name}</div>' for name, count in shown.items())
 
 
-def _whole(findings: Sequence[HealthFinding]) -> str:
+def _pipeline_section(findings: Sequence[HealthFinding]) -> str:
     rows = "".join(f"<tr><th>{one.check}</th><td>{_cell([one])}</td></tr>" for one in findings)
     return f"<h2>pipeline</h2><table><tbody>{rows}</tbody></table>\n" if rows else ""
 
@@ -72,7 +72,7 @@ def _row(one: HealthReport) -> str:
     cells = "".join(
         f"<td>{_cell([found for found in one.findings if found.check is check])}</td>" for check in OF_FLOWS
     )
-    # A long name may go to a second line where one of its words ends.
+    # A long name may break after an underscore.
     words = escape(one.flow).replace("_", "_<wbr>")
     name = f'<td class="flow">{words}<p>{_pill(one.level)}<small>{escape(one.state)}</small></p></td>'
     return f"<tr>{name}{cells}<td>{_bars(one.seconds, 's')}</td><td>{_bars(one.rows, 'rows')}</td></tr>\n"
@@ -92,7 +92,7 @@ def _pill(level: HealthLevel) -> str:
 
 
 def _bars(values: Sequence[float], unit: str) -> str:
-    """The last runs, oldest on the left; the newest is the strong one."""
+    """Draw one bar for each of the last runs, oldest on the left, the newest in full colour."""
     shown = values[-_BARS:]
     if not shown:
         return '<span class="none">—</span>'

@@ -1,4 +1,4 @@
-"""A run as log lines for machines: one JSON object a line."""
+"""A run as log lines for machines: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LEVELS = {State.FAILED: "error", State.RUNNING: "warning"}
 
 
 class JsonLines:
-    """Every line has the same keys; what an event does not have is null. Safe to share between threads."""
+    """Every line has the same keys; a key that the event has no value for is null. Thread-safe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._run: str | None = None
         self._begun: dict[str, float] = {}
-        """By flow, when its batch was begun."""
+        """When the current batch of each flow began, on the monotonic clock."""
         self._lock = threading.Lock()
 
     def __call__(self, event: RunEvent) -> None:
@@ -104,7 +104,7 @@ def render(
     seconds: float | None = None,
     message: str | None = None,
 ) -> str:
-    """One line, without its end. Masked before it becomes JSON, where a secret may look different."""
+    """Make one JSON line, without newline. Masks values first: in JSON a secret may look different."""
     body = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": level,

@@ -1,4 +1,4 @@
-"""A listener that makes OpenLineage events of a run, and a sender that never holds the run up."""
+"""Turns a run's events into OpenLineage events and sends them without delaying the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegauge.observe.events import (
 
 PATIENCE = 10.0
 """Seconds that the end of a run waits for events that are not sent yet."""
-_SPACE = uuid.UUID("5a5c6a2e-6f0e-4d0e-9d64-7d1d6f1b7a01")
+_UUID_NAMESPACE = uuid.UUID("5a5c6a2e-6f0e-4d0e-9d64-7d1d6f1b7a01")
 _ENDINGS = {State.SUCCESS: "COMPLETE", State.SKIPPED: "COMPLETE", State.FAILED: "FAIL"}
 
 Describe = Callable[[GraphFlow, Layout | None], FlowLineage | None]
@@ -63,13 +63,13 @@ class Occurrence:
 
 class Send(Protocol):
     def __call__(self, occurrence: Occurrence) -> None:
-        """Raises whatever goes wrong; may take seconds, and not more."""
+        """Send one event. Raises if that fails; takes seconds at most."""
 
 
 class LineageListener:
-    """Takes note of events and leaves the rest to a thread of its own. Raises nothing.
+    """Collects events and sends them in a thread of its own. Never raises.
 
-    After one event could not be sent no other is tried: a server that is down costs one timeout.
+    After one event could not be sent, no other is tried: a server that is down costs one timeout.
     """
 
     def __init__(self, describe: Describe, send: Send) -> None:
@@ -84,7 +84,7 @@ class LineageListener:
         self.sent = 0
         self.lost = 0
         self.error: str | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread = threading.Thread(target=self._send_queued, daemon=True)
         self._thread.start()
 
     def __call__(self, event: RunEvent) -> None:
@@ -92,7 +92,7 @@ class LineageListener:
             self._note(event)
 
     def close(self) -> None:
-        """Wait for what is not sent yet, and not for long."""
+        """Wait up to PATIENCE seconds for events that are not sent yet."""
         self._queue.put(None)
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
@@ -124,9 +124,9 @@ class LineageListener:
                 pass
 
     def _begin(self, flow: str, draft: Draft | None) -> None:
-        # A flow whose earlier plan was ended first is executed twice in one run.
+        # A run that first finishes an earlier plan of a flow executes that flow twice.
         number = self._numbers[flow] = self._numbers.get(flow, 0) + 1
-        name = str(uuid.uuid5(_SPACE, f"{self._parent}/{flow}/{number}"))
+        name = str(uuid.uuid5(_UUID_NAMESPACE, f"{self._parent}/{flow}/{number}"))
         trace = self._traces[flow] = FlowTrace(name, flow, self._specs.get(flow), draft)
         self._put("START", trace)
 
@@ -134,7 +134,7 @@ class LineageListener:
         copy = FlowTrace(**{**vars(trace), "counts": dict(trace.counts)})
         self._queue.put((kind, datetime.now(UTC), copy))
 
-    def _work(self) -> None:
+    def _send_queued(self) -> None:
         while (found := self._queue.get()) is not None:
             if self.error is not None:
                 self.lost += 1
@@ -143,7 +143,7 @@ class LineageListener:
             try:
                 self._send(Occurrence(kind, at, self._parent, self._pipeline, trace, self._look(trace)))
                 self.sent += 1
-            except Exception as error:  # it breaks no run; whoever closes tells it
+            except Exception as error:  # lineage must not break a run; `error` is reported after close
                 self.lost += 1
                 ours = isinstance(error, TidegaugeError)
                 self.error = mask(error.args[0] if ours else f"{type(error).__name__}: {error}")[:300]
@@ -153,7 +153,7 @@ class LineageListener:
             return None
         try:
             return self._describe(trace.spec, trace.layout)
-        except Exception:  # no lineage is better than no event
+        except Exception:  # send the event even without lineage
             return None
 
 

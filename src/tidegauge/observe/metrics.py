@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: their names, and the ways to show, push and serve them."""
+"""Prometheus metrics: their names, and how they are rendered, pushed and served."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB = "tidegauge"
 @dataclass(frozen=True)
 class Metric:
     name: str
-    """Of a counter without `_total`, which the text format adds."""
+    """The metric's name; for a counter without `_total`, which the text format adds."""
     kind: str
     """`counter` or `gauge`."""
     labels: tuple[str, ...]
@@ -91,7 +91,7 @@ METRICS = {
         ),
     )
 }
-"""By name. docs/metrics.md has the same list, and a test compares the two."""
+"""All metrics, by name. docs/metrics.md has the same list, and a test compares the two."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ Collect = Callable[[], Iterable[Sample]]
 
 
 def prometheus_library() -> Any:
-    """The module `prometheus_client`. Raises RuntimeMissing where it is not installed."""
+    """Import the module `prometheus_client`. Raises RuntimeMissing if it is not installed."""
     try:
         import prometheus_client
         import prometheus_client.core
@@ -119,7 +119,7 @@ def prometheus_library() -> Any:
 
 
 def make_registry(collect: Collect) -> Any:
-    """A registry that asks anew each time it is read."""
+    """Make a registry that calls `collect` each time it is read."""
     library = prometheus_library()
     registry = library.CollectorRegistry(auto_describe=False)
     registry.register(_Collector(library, collect))
@@ -132,7 +132,7 @@ class _Collector:
         self._collect = collect
 
     def describe(self) -> list[Any]:
-        return []  # asked before the first reading, when nobody needs an answer
+        return []  # called at registration, where an empty answer is allowed
 
     def collect(self) -> list[Any]:
         families: dict[str, Any] = {}
@@ -148,7 +148,7 @@ class _Collector:
 
 
 def render_metrics(samples: Sequence[Sample]) -> str:
-    """The text format."""
+    """Return the samples in Prometheus' text format."""
     text: bytes = prometheus_library().generate_latest(make_registry(lambda: samples))
     return text.decode()
 
@@ -186,7 +186,7 @@ def push_metrics(url: Secret, pipeline: str, samples: Sequence[Sample]) -> None:
 
 
 def serve_metrics(collect: Collect, port: int) -> Callable[[], None]:
-    """Answer on 127.0.0.1 until what is returned is called. Raises ConfigError if the port is taken."""
+    """Serve on 127.0.0.1; return a function that stops it. Raises ConfigError if the port is taken."""
     registry = make_registry(collect)
     try:
         server, thread = prometheus_library().start_http_server(port, addr="127.0.0.1", registry=registry)

@@ -1,4 +1,4 @@
-"""A run as a notebook shows it: one table below the cell, which changes as the flows go on."""
+"""Progress of a run in a notebook: one table below the cell, updated while the flows run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegauge.observe.tables import Table
 from tidegauge.observe.view import SaidOnce
 
 _PAUSE = 0.2
-"""Seconds between two pictures: a notebook keeps every one that it is sent for a moment."""
+"""Seconds between two updates of the table: a notebook holds each update for a moment."""
 _COLUMNS = ("flow", "state", "batch", "rows")
 
 
@@ -50,7 +50,7 @@ def watch_in_notebook() -> Iterator[Listener]:
 
 
 class NotebookProgress:
-    """A listener that is shown as a table; `show` is called with it when there is something new to see."""
+    """A listener that is shown as a table; calls `show` with itself when the table has changed."""
 
     def __init__(self) -> None:
         self.show: Callable[[NotebookProgress], None] = lambda _: None

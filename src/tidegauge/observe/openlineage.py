@@ -1,4 +1,4 @@
-"""OpenLineage events, made of the library's own classes, and the ways to send them: a server or a file."""
+"""Builds OpenLineage events from the library's own classes and sends them to a server or a file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tidegauge.model.secret import mask
 from tidegauge.model.telemetry import LineageSettings
 from tidegauge.observe.lineage import Occurrence, Send, to_uuid
 
-# Not from the package itself, which would bring in everything.
+# Importing `tidegauge` itself for its version would import everything.
 _VERSION = version("tidegauge")
 PRODUCER = f"urn:tidegauge:{_VERSION}"
 TIMEOUT = 5.0
 
 
 def make_sender(settings: LineageSettings, pipeline: str) -> Send:
-    """Raises RuntimeMissing where the library is not installed."""
+    """Make a function that sends events where the settings say. Raises RuntimeMissing without the library."""
     namespace = settings.namespace or pipeline
-    emit = _to_file(settings.file) if settings.file else _to_server(settings)
+    emit = _make_file_sender(settings.file) if settings.file else _make_server_sender(settings)
 
     def send(occurrence: Occurrence) -> None:
         emit(make_event(occurrence, namespace))
@@ -34,8 +34,8 @@ def make_sender(settings: LineageSettings, pipeline: str) -> Send:
 
 
 def make_event(occurrence: Occurrence, namespace: str) -> Any:
-    """The event as an object of the library, which checks it."""
-    client, facets = _library()
+    """Make the event as an object of the library, which validates it."""
+    client, facets = _import_library()
     trace, lineage = occurrence.trace, occurrence.lineage
     run = client.Run(runId=trace.run_id, facets=_run_facets(facets, occurrence, namespace))
     job_facets = {
@@ -52,8 +52,8 @@ def make_event(occurrence: Occurrence, namespace: str) -> Any:
         eventType=client.RunState(occurrence.kind),
         run=run,
         job=client.Job(namespace=namespace, name=trace.flow, facets=job_facets),
-        inputs=_inputs(client, facets, occurrence) if lineage else [],
-        outputs=[_output(client, facets, occurrence, lineage)] if lineage else [],
+        inputs=_make_inputs(client, facets, occurrence) if lineage else [],
+        outputs=[_make_output(client, facets, occurrence, lineage)] if lineage else [],
         producer=PRODUCER,
     )
 
@@ -72,11 +72,13 @@ def _run_facets(facets: Any, occurrence: Occurrence, namespace: str) -> dict[str
         ),
     }
     if trace.draft is not None:
-        windows = _windows(trace.draft)
-        found["tidegauge_windows"] = _own_facet(facets, windows=windows, batches=len(trace.draft.batches))
+        windows = _list_windows(trace.draft)
+        found["tidegauge_windows"] = _make_own_facet(
+            facets, windows=windows, batches=len(trace.draft.batches)
+        )
     if trace.counts:
         counts = {name: count for name, count in trace.counts.items() if count is not None}
-        found["tidegauge_rows"] = _own_facet(facets, **counts, batches=trace.batches)
+        found["tidegauge_rows"] = _make_own_facet(facets, **counts, batches=trace.batches)
     if trace.error is not None:
         found["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(
             message=mask(trace.error), programmingLanguage="PYTHON", producer=PRODUCER
@@ -84,7 +86,7 @@ def _run_facets(facets: Any, occurrence: Occurrence, namespace: str) -> dict[str
     return found
 
 
-def _windows(draft: Draft) -> list[dict[str, Any]]:
+def _list_windows(draft: Draft) -> list[dict[str, Any]]:
     return [
         {"input": part.input, "cursor": part.cursor, **part.window.to_json()}
         for part in draft.inputs
@@ -92,22 +94,22 @@ def _windows(draft: Draft) -> list[dict[str, Any]]:
     ]
 
 
-def _own_facet(facets: Any, **values: Any) -> Any:
-    """One of ours: a run facet with more properties, which the schema allows."""
+def _make_own_facet(facets: Any, **values: Any) -> Any:
+    """Make a facet of Tidegauge's own: a run facet with extra properties, which the schema allows."""
     return facets.RunFacet(producer=PRODUCER).with_additional_properties(**values)
 
 
-def _inputs(client: Any, facets: Any, occurrence: Occurrence) -> list[Any]:
+def _make_inputs(client: Any, facets: Any, occurrence: Occurrence) -> list[Any]:
     lineage, counts = occurrence.lineage, occurrence.trace.counts
     assert lineage is not None
-    # Of several inputs nobody counts the rows of each.
+    # Rows are counted for the whole batch, so with several inputs there is no count for each.
     only = len(lineage.inputs) == 1 and counts.get("read") is not None
     statistics = facets.input_statistics_input_dataset.InputStatisticsInputDatasetFacet
     return [
         client.InputDataset(
             namespace=one.namespace,
             name=one.name,
-            facets=_schema(facets, one),
+            facets=_make_schema(facets, one),
             inputFacets={"inputStatistics": statistics(rowCount=counts["read"], producer=PRODUCER)}
             if only
             else {},
@@ -116,8 +118,8 @@ def _inputs(client: Any, facets: Any, occurrence: Occurrence) -> list[Any]:
     ]
 
 
-def _output(client: Any, facets: Any, occurrence: Occurrence, lineage: FlowLineage) -> Any:
-    found = _schema(facets, lineage.output)
+def _make_output(client: Any, facets: Any, occurrence: Occurrence, lineage: FlowLineage) -> Any:
+    found = _make_schema(facets, lineage.output)
     columns = _column_lineage(facets, lineage)
     if columns is not None:
         found["columnLineage"] = columns
@@ -132,7 +134,7 @@ def _output(client: Any, facets: Any, occurrence: Occurrence, lineage: FlowLinea
     )
 
 
-def _schema(facets: Any, dataset: Dataset) -> dict[str, Any]:
+def _make_schema(facets: Any, dataset: Dataset) -> dict[str, Any]:
     if not dataset.columns:
         return {}
     module = facets.schema_dataset
@@ -155,7 +157,7 @@ def _column_lineage(facets: Any, lineage: FlowLineage) -> Any:
     return module.ColumnLineageDatasetFacet(fields=fields, producer=PRODUCER) if fields else None
 
 
-def _to_file(file: Path) -> Any:
+def _make_file_sender(file: Path) -> Any:
     lock = threading.Lock()
 
     def emit(event: Any) -> None:
@@ -165,12 +167,12 @@ def _to_file(file: Path) -> Any:
         with lock, file.open("a", encoding="utf-8") as stream:
             stream.write(line)
 
-    _library()
+    _import_library()
     return emit
 
 
-def _to_server(settings: LineageSettings) -> Any:
-    _library()
+def _make_server_sender(settings: LineageSettings) -> Any:
+    _import_library()
     from openlineage.client.transport.http import (
         ApiKeyTokenProvider,
         HttpConfig,
@@ -195,7 +197,7 @@ def _to_server(settings: LineageSettings) -> Any:
             status = error.response.status_code if error.response is not None else "an error"
             raise TidegaugeError(f"the lineage server at {host} answered {status}") from None
         except requests.RequestException as error:
-            # Its text quotes the address.
+            # The error's text contains the address, which is secret.
             raise TidegaugeError(
                 f"the lineage server at {host} does not answer ({type(error).__name__})"
             ) from None
@@ -203,8 +205,8 @@ def _to_server(settings: LineageSettings) -> Any:
     return emit
 
 
-def _library() -> tuple[Any, Any]:
-    """The modules with events and facets. Raises RuntimeMissing where they are not installed."""
+def _import_library() -> tuple[Any, Any]:
+    """Import the library's modules for events and for facets. Raises RuntimeMissing if not installed."""
     try:
         from openlineage.client import event_v2, facet_v2
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A table for people: its cells as text, in lines or as HTML. Everything shown is masked."""
+"""A table for people, rendered as text or HTML. All cells and notes are masked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
     numbers: tuple[str, ...] = ()
-    """The columns that stand right."""
+    """Names of the right-aligned columns."""
     notes: tuple[str, ...] = ()
-    """Sentences below it."""
+    """Sentences shown below the table."""
 
     @property
     def cells(self) -> list[list[str]]:
@@ -30,7 +30,7 @@ class Table:
         return [max(map(cell_len, column)) for column in zip(self.columns, *self.cells, strict=True)]
 
     def to_text(self, colours: Mapping[str, str] | None = None) -> str:
-        """Without the notes. `colours`: the ANSI colour of a cell, by its text."""
+        """Render as text, without the notes. `colours`: the ANSI colour of a cell, by its text."""
         from rich.cells import cell_len
 
         widths, colours = self.widths, colours or {}
@@ -74,7 +74,7 @@ def show_ago(moment: datetime | None, now: datetime) -> str:
 
 
 def show_duration(seconds: float) -> str:
-    """`2.4 s`, `3 min`, `5 h`, `12 d`: one number is enough to judge by."""
+    """Format a duration with one number and one unit: `2.4 s`, `3 min`, `5 h`, `12 d`."""
     if seconds < 60:
         return f"{max(seconds, 0):.1f} s"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):

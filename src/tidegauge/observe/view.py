@@ -1,4 +1,4 @@
-"""A run as a person watches it: bars on a terminal, plain lines elsewhere."""
+"""Progress of a run: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def watch(stream: TextIO) -> Iterator[Listener]:
 
 
 class Lines:
-    """One line for each thing worth knowing, for logs."""
+    """Writes one line for each event that matters, for logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -68,10 +68,10 @@ class Lines:
 
 
 class SaidOnce:
-    """Leaves out, after the first table of which it is said, what holds for many tables alike."""
+    """Removes the note about a missing index from every plan event but the first that has it."""
 
     def __init__(self) -> None:
-        self._said = False
+        self._has_said = False
 
     def __call__(self, event: RunEvent) -> RunEvent:
         if not isinstance(event, FlowPlanned):
@@ -80,14 +80,14 @@ class SaidOnce:
         for note in event.notes:
             if not note.startswith(NO_INDEX):
                 said.append(note)
-            elif not self._said:
+            elif not self._has_said:
                 said.append(f"{note} (said once; `tidegauge plan` names all tables of which it is true)")
-                self._said = True
+                self._has_said = True
         return replace(event, notes=tuple(said))
 
 
 def describe(event: RunEvent) -> list[str]:
-    """The log lines of an event; none for what is not worth a line."""
+    """Return the log lines of an event; none for events not worth a line."""
     match event:
         case Planning(flows):
             return [f"planning {flows} flow{'' if flows == 1 else 's'}"]
@@ -122,7 +122,7 @@ def _describe_plan(planned: FlowPlanned) -> str:
 
 
 def _describe_windows(planned: FlowPlanned) -> str:
-    """Where the rows are counted only as they are read: which versions they come from."""
+    """Describe the versions that rows come from, where rows are counted only when they are read."""
     windows = [(one.input, one.window) for one in (planned.draft.inputs if planned.draft else ())]
     moving = [
         f"{name} from {to_text(window.after)} to {to_text(window.upto)}"
@@ -175,14 +175,18 @@ class Bars:
                 self._progress.update(self._tasks[flow], batch=f"batch {number} of {of}")
                 self._advance(self._tasks[flow], rows)
             case FlowEnded(flow, state, _, _, _) if flow in self._tasks and state is State.SUCCESS:
-                self._progress.update(self._tasks[flow], total=self._task(flow), completed=self._task(flow))
+                self._progress.update(
+                    self._tasks[flow],
+                    total=self._count_completed(flow),
+                    completed=self._count_completed(flow),
+                )
             case FlowEnded() | RunStarted() | FlowsChosen() | StepBegun() | StepDone():
                 pass
 
     def _print(self, flow: str, note: str) -> None:
         self._progress.console.print(mask(f"{flow}: {note}"), style="yellow", markup=False)
 
-    def _task(self, flow: str) -> float:
+    def _count_completed(self, flow: str) -> float:
         return next(task.completed for task in self._progress.tasks if task.id == self._tasks[flow])
 
     def _advance(self, task: TaskID, rows: int) -> None:

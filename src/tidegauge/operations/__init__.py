@@ -1,3 +1,3 @@
-"""One file for one command's work: verify, backfill, override, rebuild, retry, vacuum and the like.
-Knows every room but cli and demo.
+"""The work of the commands, one file each: verify, backfill, override, rebuild, retry, vacuum and the like.
+May use every room except cli, demo, dashboard and api.
 """

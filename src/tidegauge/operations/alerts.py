@@ -1,6 +1,6 @@
-"""Tell the alert channels what is wrong, once for each incident, whoever of many runners finds it.
+"""Sends alerts to the channels, once for each incident, even if many runners find the same one.
 
-What was told is kept in the ledger's history, under a name of its own. See `incidents` for the rules.
+What was sent is recorded in the ledger's history, under a name of its own. `incidents` has the rules.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tidegauge.operations.incidents import (
 from tidegauge.run.report import RunReport
 
 LOG = "(alerts)"
-"""Stands in the place of a flow in the history."""
+"""Stands in place of a flow's name in the history."""
 RUN = "(run)"
-"""The flow of an incident that is about no flow: a run that could not even begin."""
+"""Stands in place of a flow's name in an incident about a run that could not begin."""
 SCHEDULE = "(schedule "
-"""The flow of an incident about a schedule begins with it."""
+"""What stands in place of a flow's name in an incident about a schedule begins with this."""
 _EVENTS = 1000
 _PAUSE = 3600.0
 _LEVELS = {AlertKind.RECOVERED: "success", AlertKind.LATE: "warning", AlertKind.REGRESSED: "warning"}
@@ -54,15 +54,16 @@ _LEVELS = {AlertKind.RECOVERED: "success", AlertKind.LATE: "warning", AlertKind.
 
 @dataclass(frozen=True)
 class Situation:
-    """What is wrong now, and what somebody has looked at and found well."""
+    """What is wrong now, and what was checked and found to be well."""
 
     wrong: dict[Key, str]
     well: frozenset[Key]
     uncounted: frozenset[Key] = frozenset()
-    """Of what is wrong: failures that the ledger knows nothing of, and so does not count."""
+    """The part of `wrong` that the ledger does not know, and so cannot count how often it failed."""
     seen: frozenset[str] = frozenset()
+    """Names of the flows and schedules that were checked."""
     whole: bool = False
-    """A run of everything has ended: what it did not meet is no more."""
+    """Whether a run of all flows has ended, so that any flow not in `seen` no longer exists."""
 
     def is_over(self, key: Key) -> bool:
         return key not in self.wrong and (key in self.well or (self.whole and key[0] not in self.seen))
@@ -76,11 +77,11 @@ def send_alerts(
     error: TidegaugeError | None = None,
     found: Sequence[Health] | None = None,
 ) -> list[Told]:
-    """Look at the selected flows, and tell every channel what it does not know yet. Never raises.
+    """Check the selected flows, and send every channel what it has not been sent yet. Never raises.
 
-    `report` is the run that has just ended, `error` what it raised instead, `found` the flows' health where
-    somebody has asked for it already. The answer has an entry for each channel that was tried; one that has
-    failed is tried again by the next call.
+    `report` is the run that has just ended, `error` what it raised instead, `found` the flows' health if it
+    is known already. Returns an entry for each channel that was tried; the next call tries a failed channel
+    again.
     """
     settings = project.telemetry.alerts
     if settings is None:
@@ -90,14 +91,14 @@ def send_alerts(
         with open_ledger(project.ledger, create=True) as ledger:
             situation = _judge(settings, health, report, error, whole=not selection)
             if not selection:
-                situation = _with_schedules(situation, settings, project, ledger)
+                situation = _add_schedules(situation, settings, project, ledger)
             return _Teller(project, settings, ledger).tell(situation)
     except TidegaugeError as fault:
         if error is not None and isinstance(fault, LedgerError):
             return _tell_without_ledger(project, settings, error)
-        return _untold(settings, fault.message)
-    except Exception as fault:  # a bug here must not become the run's
-        return _untold(settings, f"unexpected {type(fault).__name__}: {fault}")
+        return _report_failure(settings, fault.message)
+    except Exception as fault:  # a bug here must not fail the run
+        return _report_failure(settings, f"unexpected {type(fault).__name__}: {fault}")
 
 
 def send_test(settings: AlertSettings, pipeline: str) -> list[Told]:
@@ -108,18 +109,18 @@ def send_test(settings: AlertSettings, pipeline: str) -> list[Told]:
 
 
 def list_incidents(project: Project) -> list[Incident]:
-    """Those that are open, by what the ledger says, oldest first."""
+    """List the open incidents in the ledger, oldest first."""
     with open_ledger(project.ledger, create=False) as ledger:
         return [one for one in _read_log(ledger, project.pipeline) if one.closed_at is None]
 
 
-def _untold(settings: AlertSettings, why: str) -> list[Told]:
+def _report_failure(settings: AlertSettings, why: str) -> list[Told]:
     said = f"nobody could find out what to tell: {mask(why)}"
     return [Told(channel.name, False, (), said) for channel in settings.to]
 
 
 def _tell_without_ledger(project: Project, settings: AlertSettings, error: TidegaugeError) -> list[Told]:
-    """A run failed and nobody can know who was told: each machine tells, at most once an hour."""
+    """Report a failed run when the ledger, which knows what was sent, fails: at most hourly per machine."""
     mark = project.root / ".tidegauge" / "told-without-ledger"
     with contextlib.suppress(OSError):
         if time.time() - mark.stat().st_mtime < _PAUSE:
@@ -160,10 +161,10 @@ def _judge(
     )
 
 
-def _with_schedules(
+def _add_schedules(
     situation: Situation, settings: AlertSettings, project: Project, ledger: LedgerReader
 ) -> Situation:
-    """With the schedules whose times nobody ran for."""
+    """Add the schedules, and which of them missed their times."""
     known = {f"{SCHEDULE}{one.schedule})" for one in find_scheduled(project)}
     late = {
         (f"{SCHEDULE}{name})", AlertKind.LATE): mask(found.says)
@@ -182,8 +183,8 @@ def _with_schedules(
 def _judge_run(
     report: RunReport | None, error: TidegaugeError | None, seen: set[str]
 ) -> tuple[dict[Key, str], set[Key]]:
-    """What failed of which the ledger knows nothing, and what of that ended well: views, names that mean no
-    table, databases that do not answer, and the run itself."""
+    """Return the failures that the ledger does not know, and what of that kind ended well: views, names
+    without a table, databases that do not answer, and the run itself."""
     failed: dict[Key, str] = {}
     ended: set[Key] = set()
     for flow in report.flows if report else ():
@@ -214,7 +215,7 @@ def _find_wrong(one: Health, kind: AlertKind, after: int) -> str | None:
 
 
 def _was_never_tried(one: Health) -> bool:
-    """A name that the ledger has never met."""
+    """Whether the ledger has neither a failure nor a success of this name."""
     return not one.failures and one.last_success is None
 
 
@@ -237,10 +238,12 @@ class _Teller:
         token = uuid.uuid4().hex
         self._note(CLAIMED, {"token": token, "incidents": [one.to_body() for one in due]})
         won = keep_won(due, self._read(), token)
-        return [self._record(channel, self._mine(won, channel)) for channel in self._answer(won)]
+        return [
+            self._record(channel, self._select_channel(won, channel)) for channel in self._send_messages(won)
+        ]
 
     def _update(self, situation: Situation) -> list[Incident]:
-        """The incidents, after those that are new were opened and those that are over closed."""
+        """Open new incidents, close those that are over, and return all."""
         incidents = self._read()
         open_ = {one.key: one for one in incidents if one.closed_at is None}
         new = self._find_new(situation, open_)
@@ -255,7 +258,7 @@ class _Teller:
         return found
 
     def _find_new(self, situation: Situation, open_: Mapping[Key, Incident]) -> list[Incident]:
-        """Those to note as seen: that nobody knew, and that have to be seen more often before they count."""
+        """Return incidents to record as seen: new ones, and those seen less often than `after` demands."""
         found, now = [], self._ledger.now()
         for key, says in situation.wrong.items():
             after = self._settings.after if key in situation.uncounted else 1
@@ -265,7 +268,7 @@ class _Teller:
                 found.append(open_[key])
         return found
 
-    def _answer(self, won: Sequence[Due]) -> list[tuple[AlertChannel, str | None]]:
+    def _send_messages(self, won: Sequence[Due]) -> list[tuple[AlertChannel, str | None]]:
         wanted = [
             (channel, write_messages(self._project.pipeline, mine, self._ledger.now()))
             for channel in self._settings.to
@@ -274,7 +277,7 @@ class _Teller:
         answers = send_all(wanted)
         return [(channel, answers[channel.name]) for channel, _ in wanted]
 
-    def _mine(self, won: Sequence[Due], answer: tuple[AlertChannel, str | None]) -> list[Due]:
+    def _select_channel(self, won: Sequence[Due], answer: tuple[AlertChannel, str | None]) -> list[Due]:
         return [one for one in won if one.channel == answer[0].name]
 
     def _record(self, answer: tuple[AlertChannel, str | None], mine: Sequence[Due]) -> Told:
@@ -300,14 +303,14 @@ def _read_log(ledger: LedgerReader, pipeline: str) -> list[Incident]:
 
 
 def write_messages(pipeline: str, due: Iterable[Due], now: datetime) -> list[Message]:
-    """One for each kind, however many flows there are: a broken server is one message, and not a hundred."""
+    """Write one message for each kind, so that a broken server gives one message, not one for each flow."""
     groups: dict[AlertKind, list[Due]] = {}
     for one in due:
         groups.setdefault(AlertKind.RECOVERED if one.over else one.incident.kind, []).append(one)
     return [
         Message(
             f"[{pipeline}] {kind}: {_name(mine)}",
-            "\n".join(_line(one, now) for one in mine),
+            "\n".join(_write_line(one, now) for one in mine),
             _LEVELS.get(kind, "failure"),
         )
         for kind, mine in groups.items()
@@ -319,17 +322,17 @@ def _name(due: Sequence[Due]) -> str:
     return ", ".join(flows) if len(flows) <= 3 else f"{len(flows)} flows"
 
 
-def _line(one: Due, now: datetime) -> str:
+def _write_line(one: Due, now: datetime) -> str:
     incident = one.incident
     if one.over:
         ended = incident.closed_at or now
-        return f"{incident.flow}: no longer {incident.kind}, after {_age(incident.opened_at, ended)}"
+        return f"{incident.flow}: no longer {incident.kind}, after {_format_age(incident.opened_at, ended)}"
     word = f"still {incident.kind}" if one.again else str(incident.kind)
     since = f", since {incident.opened_at:%Y-%m-%d %H:%M} UTC" if one.again else ""
     return f"{incident.flow}: {word}{since}: {incident.says}"
 
 
-def _age(begun: datetime, ended: datetime) -> str:
+def _format_age(begun: datetime, ended: datetime) -> str:
     seconds = max((ended - begun).total_seconds(), 0.0)
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:

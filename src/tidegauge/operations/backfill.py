@@ -1,4 +1,4 @@
-"""Read rows again below the watermark, which stays where it is; readers of the lake load them as new."""
+"""Reads rows again below the watermark, which stays; flows that read the lake load them as new."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from tidegauge.run.suspended import find_suspension
 
 @dataclass(frozen=True)
 class Backfill:
-    """What would be read again of one table."""
+    """What a backfill would read again from one table."""
 
     flow: TableFlow
     after: Position | None
     upto: Position | None
     rows: int
     unfinished: str | None = None
-    """The plan that is ended first, in words."""
+    """Description of the plan that has to end first, if there is one."""
     then: tuple[str, ...] = ()
-    """The flows that load what it reads."""
+    """Names of the flows that load the rows afterwards."""
     dangers: tuple[str, ...] = ()
-    """Why it needs force."""
+    """Why it needs `--force`."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -73,7 +73,7 @@ class Backfill:
 
 
 def preview(project: Project, selection: Sequence[str], request: BackfillRequest) -> list[Backfill]:
-    """What would be read again, table by table, and who follows; changes nothing."""
+    """Show what would be read again, by table, and which flows load it afterwards. Changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         recorded = find_recorded(ledger, project.pipeline)
         flows = _choose(project, selection, sources, recorded).flows
@@ -107,9 +107,9 @@ def run_backfill(
     stop: threading.Event,
     debug: bool = False,
 ) -> RunReport:
-    """Do what was shown. Each flow first ends the plan that an earlier run left of it.
+    """Carry out the previewed backfills. Each flow first ends the plan that an earlier run left unfinished.
 
-    A backfill that stops half-way is a plan like any other: the next run ends it, with its own windows.
+    A backfill that is interrupted is a plan like any other: the next run ends it, with the same windows.
     """
     names = tuple(name for one in found for name in (one.name, *one.then))
     options = RunOptions(names, restores_columns=request.column is not None, debug=debug)
@@ -168,12 +168,12 @@ def _preview_one(
         if plan
         else None,
         then=tuple(reader.name for reader in readers),
-        dangers=tuple(_dangers([flow, *readers], rows)),
+        dangers=tuple(_find_dangers([flow, *readers], rows)),
         notes=tuple(notes),
     )
 
 
-def _dangers(flows: Sequence[TableFlow], rows: int) -> list[str]:
+def _find_dangers(flows: Sequence[TableFlow], rows: int) -> list[str]:
     return [
         f"{flow.name} appends: rows that are in {flow.output} already come a second time"
         for flow in flows
@@ -184,7 +184,7 @@ def _dangers(flows: Sequence[TableFlow], rows: int) -> list[str]:
 def _describe(
     opened: DatabaseFlow, source: Source, request: BackfillRequest, readers: Sequence[TableFlow]
 ) -> tuple[SourceTable, tuple[str, ...]]:
-    """The table as it would be read; the column that is asked for has to reach every output."""
+    """Describe the table as it would be read. Raises if the requested column cannot reach every output."""
     flow = opened.spec
     source_table, changes = opened.describe(source)
     column = request.column

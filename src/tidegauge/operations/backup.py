@@ -1,4 +1,4 @@
-"""`tidegauge ledger export|import`: a ledger as a file of lines, one for each flow."""
+"""`tidegauge ledger export|import`: a ledger as a file with a header line and one line for each flow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "tidegauge/ledger-export/1"
 
 
 def export_ledger(project: Project, *, every: bool) -> tuple[str, list[FlowBackup]]:
-    """The file's text, and what is in it. `every`: of all pipelines, and not just the project's."""
+    """Return the file's text and its flows. `every`: of all pipelines, not just the project's."""
     with open_ledger(project.ledger, create=False) as ledger:
         known = ledger.pipelines()
         wanted = known if every else [name for name in known if name == project.pipeline]
@@ -33,7 +33,7 @@ def export_ledger(project: Project, *, every: bool) -> tuple[str, list[FlowBacku
 
 
 def read_backup(name: str, text: str) -> list[FlowBackup]:
-    """Raises ConfigError, with the line, for a file that `export` did not write, or not to its end."""
+    """Parse an export. Raises ConfigError, with the line, if the file is no export or is not complete."""
     lines = text.splitlines()
     try:
         head: Any = json.loads(lines[0]) if lines else {}
@@ -61,11 +61,11 @@ def read_backup(name: str, text: str) -> list[FlowBackup]:
 
 
 def import_ledger(project: Project, backups: Sequence[FlowBackup], *, reason: str) -> None:
-    """Raises WrongState where the ledger knows one of the flows already; then nothing has changed."""
+    """Import the flows. Raises WrongState, and changes nothing, if the ledger already knows one of them."""
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.restore(backups, owner=this_process(), reason=reason)
 
 
 def find_running(backups: Iterable[FlowBackup]) -> list[str]:
-    """Flows that somebody was at when the file was made."""
+    """Return the flows that were running when the file was made."""
     return [one.flow_state.flow for one in backups if one.flow_state.state is State.RUNNING]

@@ -1,4 +1,4 @@
-"""The Delta tables that a command looks after, and one Spark for all of them."""
+"""The Delta tables that a maintenance command works on, and one Spark for all of them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class DeltaMaintenance(Maintenance):
-    """The tables that a command is about, and one Spark for all of them, started when it is first needed."""
+    """The tables that a command works on, and one Spark for all of them, started when first needed."""
 
     def __init__(
         self, project: Project, selection: Sequence[str], tables: Sequence[str] = (), *, debug: bool = False
     ) -> None:
         super().__init__(project, Places(self.session), partial(open_ledger, project.ledger, create=False))
         self._debug = debug
-        self._needs = {Needs.S3 for text in tables if _ref(project, text).on_s3}
+        self._needs = {Needs.S3 for text in tables if _parse_table(project, text).on_s3}
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
-        self.targets, self.faults = self._targets(selection, tables)
+        self.targets, self.faults = self._find_targets(selection, tables)
 
     def session(self) -> SparkSession:
         with self._starting:
@@ -58,26 +58,26 @@ class DeltaMaintenance(Maintenance):
         return [*self.faults, *self.work_on(self.targets, one, tell)]
 
     def note(self, found: Sequence[MaintenanceResult], event: str, reason: str) -> None:
-        """Keep in the history what was done to the outputs of flows."""
+        """Record in the history what was done to the outputs of flows."""
         done = [one.target.delta_flow.name for one in found if one.done and one.target.delta_flow]
         if done:
             with open_ledger(self._project.ledger, create=True) as ledger:
                 for flow in done:
                     ledger.note(self._project.pipeline, flow, event, owner=this_process(), reason=reason)
 
-    def _targets(
+    def _find_targets(
         self, selection: Sequence[str], tables: Sequence[str]
     ) -> tuple[list[MaintainedTable], list[MaintenanceResult]]:
         project = self._project
         delta_flows: tuple[DeltaFlow, ...] = ()
         if project.delta_flows and (selection or not tables):
             with Sources() as sources:
-                # Only flows between Delta tables have outputs of this kind: no database is asked.
+                # Without syncs no database is asked; only flows between Delta tables are needed here.
                 delta_flows = choose(replace(project, syncs=()), selection, sources).delta_flows
         refs: list[tuple[TableRef, DeltaFlow | None]] = [
             (delta_flow.output.table, delta_flow) for delta_flow in delta_flows
         ]
-        refs += [(_ref(project, text), None) for text in tables]
+        refs += [(_parse_table(project, text), None) for text in tables]
         found: dict[str, MaintainedTable] = {}
         faults: list[MaintenanceResult] = []
         for table, delta_flow in refs:
@@ -92,11 +92,12 @@ class DeltaMaintenance(Maintenance):
                 )
             else:
                 found.setdefault(
-                    plain(location), MaintainedTable(table, location, delta_flow or self._writer(location))
+                    plain(location),
+                    MaintainedTable(table, location, delta_flow or self._find_writer(location)),
                 )
         return list(found.values()), faults
 
-    def _writer(self, location: str) -> DeltaFlow | None:
+    def _find_writer(self, location: str) -> DeltaFlow | None:
         return next(
             (
                 delta_flow
@@ -107,8 +108,8 @@ class DeltaMaintenance(Maintenance):
         )
 
 
-def _ref(project: Project, text: str) -> TableRef:
-    """A path has a slash in it, a name has none."""
+def _parse_table(project: Project, text: str) -> TableRef:
+    """Parse a table's path, which has a slash in it, or its name."""
     if "/" not in text:
         return TableRef(name=text)
     try:

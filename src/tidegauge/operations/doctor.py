@@ -1,4 +1,4 @@
-"""Look at everything a run needs, before a run needs it; each finding comes with its fix."""
+"""Checks everything that a run needs, before it runs; each problem comes with its fix."""
 
 from __future__ import annotations
 
@@ -54,37 +54,39 @@ class Finding:
 
 
 def examine(project: Project, *, probe: bool = False) -> Iterator[Finding]:
-    """Finding after finding, as they are made. Changes nothing. `probe`: what only a write can tell is tried
-    too, and what was written is taken away."""
+    """Yield findings as they are made. Changes nothing. `probe`: also test writing, and remove what was
+    written."""
     said: set[str] = set()
     for found in _examine_parts(project, probe):
         said |= {found.says} if found.ok else {found.says, found.about}
         yield found
-    yield from _plans(project, said)
+    yield from _check_plans(project, said)
 
 
 def _examine_parts(project: Project, probe: bool) -> Iterator[Finding]:
-    yield from _guard("java", _java)
+    yield from _guard("java", _check_java)
     lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
     needs = needs_of_project(project) | {Needs.S3 for lake in lakes if lake.on_s3}
     if "spark.jars" not in project.spark.conf:
-        yield from _guard("jars", lambda: _jars(needs, project, probe))
-    yield from _guard("spark", lambda: _kept(project))
+        yield from _guard("jars", lambda: _check_jars(needs, project, probe))
+    yield from _guard("spark", lambda: _check_kept(project))
     yield from _guard("ledger", lambda: _ledger(project, probe))
     with Sources() as sources:
         yield from _examine_connections(project, sources, probe)
         recorded: RecordedFlows = {}
-        # That the ledger does not answer is said already.
+        # A ledger that does not answer was reported above.
         with suppress(TidegaugeError), open_ledger(project.ledger, create=False) as ledger:
             recorded = find_recorded(ledger, project.pipeline)
         flows: list[TableFlow] = []
         for sync in project.syncs:
-            yield from _tables(replace(project, syncs=(sync,), delta_flows=()), sources, recorded, flows)
+            yield from _check_tables(
+                replace(project, syncs=(sync,), delta_flows=()), sources, recorded, flows
+            )
     yield from _examine_warehouses(project, flows)
 
 
 def _examine_connections(project: Project, sources: Sources, probe: bool) -> Iterator[Finding]:
-    """Lakes, and databases that are read. Those that are only written come when their tables are known."""
+    """Check lakes, and databases that are only read. Warehouses are checked once their tables are known."""
     written = _list_written(project)
     for one in project.connections.values():
         about = f"connection {one.name}"
@@ -112,10 +114,10 @@ def _writes_to(flow: TableFlow, database: Database) -> bool:
     return isinstance(flow.output, WarehouseTable) and flow.output.warehouse.name == database.name
 
 
-def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
-    """What `plan` would refuse, of every flow; and of flows between Delta tables, that it would not.
+def _check_plans(project: Project, said: Set[str]) -> Iterator[Finding]:
+    """Report every flow that `plan` would refuse, and the flows between Delta tables that it would accept.
 
-    `said`: what was found before, and of what a fault was found.
+    `said`: texts of earlier findings, and names of what had a fault: they are not reported again.
     """
     try:
         found = preview(project, ())
@@ -134,10 +136,10 @@ def _plans(project: Project, said: Set[str]) -> Iterator[Finding]:
             yield Finding(f"flow {one.flow}", True, "inputs, transform and output fit")
 
 
-def _tables(
+def _check_tables(
     project: Project, sources: Sources, recorded: RecordedFlows, flows: list[TableFlow]
 ) -> Iterator[Finding]:
-    """Of a project with one sync. Adds to `flows` those that it has."""
+    """Check the tables of a project with exactly one sync, and append its flows to `flows`."""
     (sync,) = project.syncs
     try:
         choice = choose(project, (), sources, recorded=recorded)
@@ -181,12 +183,12 @@ def _guard(about: str, look: Callable[[], Iterable[str | Lack]]) -> Iterator[Fin
         yield Finding(about, False, error.sentence, error.hint)
 
 
-def _java() -> Iterator[str]:
+def _check_java() -> Iterator[str]:
     java = find_java()
     yield f"Java {java.version} from {java.origin}"
 
 
-def _jars(needs: set[Needs], project: Project, probe: bool) -> Iterator[str]:
+def _check_jars(needs: set[Needs], project: Project, probe: bool) -> Iterator[str]:
     missing = [] if probe else [need for need in sorted(needs) if find_cached(need) is None]
     there = jars(needs - set(missing), project.spark.conf)
     yield f"{len(there)} jars in the cache"
@@ -197,7 +199,7 @@ def _jars(needs: set[Needs], project: Project, probe: bool) -> Iterator[str]:
         yield f"tasks run {python} on every machine of {project.spark.master}, which has to have tidegauge"
 
 
-def _kept(project: Project) -> Iterator[str]:
+def _check_kept(project: Project) -> Iterator[str]:
     for one in find_kept():
         yield describe_kept(one)
     if project.spark.keep_warm is not None and os.environ.get(SWITCH) == "off":
@@ -209,7 +211,7 @@ def _ledger(project: Project, probe: bool) -> Iterator[str | Lack]:
     try:
         opened = open_ledger(project.ledger, create=False)
     except LedgerError:
-        # Perhaps it is only that the login may not even look.
+        # The cause may be that the login lacks the right to read it.
         lacks = find_barred(address)
         if not lacks:
             raise

@@ -1,4 +1,4 @@
-"""May a run write where it has to: lakes, warehouses and the ledger? Looked at, and tried only if asked."""
+"""Checks that a run may write to lakes, warehouses and the ledger; tries to write only if asked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tidegauge.storage.settings import settings_of
 from tidegauge.storage.store import open_store
 
 _SKEW = 5.0
-"""Seconds by which a clock may differ from ours before it is worth a word."""
+"""Seconds by which a clock may differ from this machine's before it is reported."""
 _ROWS = frozenset({SELECT, INSERT, UPDATE, DELETE})
 _NOT_TRIED = (
     "that it can be written, and honours a put-if-absent, was not tried: `tidegauge doctor --write-probe`"
@@ -54,7 +54,7 @@ def check_lake(lake: Lake, *, probe: bool) -> Iterator[str | Lack]:
 
 
 def check_warehouse(database: Database, flows: Sequence[TableFlow]) -> Iterator[str | Lack]:
-    """`flows`: those that write to it."""
+    """Check a warehouse; `flows` are those that write to it."""
     warehouse = open_warehouse(database)
     title = FACTS[database.engine].title
     if not warehouse.is_there():
@@ -107,7 +107,7 @@ def check_ledger(ledger: Ledger | EmptyLedger, address: Address, *, probe: bool)
 
 
 def find_barred(address: Address) -> list[Lack]:
-    """What a login lacks of a server's ledger that cannot be opened. Raises LedgerUnreachable."""
+    """Find what a login lacks for a server's ledger that it cannot open. Raises LedgerUnreachable."""
     if address.url is None:
         return []
     with EmptyLedger(connect(address), address.shown) as ledger:
@@ -154,7 +154,7 @@ def _check_store(lake: Lake, *, probe: bool, replacing: bool) -> Iterator[str | 
 
 
 def tell_clock(theirs: datetime) -> str:
-    """`theirs` is in UTC, whether it says so or not."""
+    """Compare a clock with this machine's; `theirs` is in UTC, with or without a zone."""
     apart = (theirs.replace(tzinfo=None) - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
     if abs(apart) <= _SKEW:
         return "its clock agrees with this machine's"

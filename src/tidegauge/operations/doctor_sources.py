@@ -1,4 +1,4 @@
-"""May a run read what it has to? By the catalogues of the sources, with the GRANT to type."""
+"""Checks that a run may read its sources, by their catalogues; suggests the GRANT that is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 5
 
 
 def check_database(database: Database, sources: Sources) -> Iterator[str | Lack]:
-    """That it answers, its clock, and whether others' transactions are seen."""
+    """Check that the database answers, its clock, and whether other sessions' transactions are visible."""
     source = sources.of(database)
     yield f"{database.engine} answers; {len(source.tables())} tables visible"
     outlook = source.outlook()
@@ -30,18 +30,18 @@ def check_database(database: Database, sources: Sources) -> Iterator[str | Lack]
 
 @dataclass(frozen=True)
 class Rights:
-    """To read, of the login of one sync."""
+    """What the login of one sync lacks to read its tables."""
 
     lacks: Mapping[TableName, Lack] = field(default_factory=dict)
     left_out: Lack | None = None
-    """Tables that a pattern means, and passes over."""
+    """A note about tables that a pattern matches but the login may not read."""
 
     def fix(self, table: TableName) -> str | None:
         return self.lacks[table].fix if table in self.lacks else None
 
 
 def find_rights(sync: Sync, flows: Sequence[TableFlow]) -> Rights:
-    """`flows`: those of the sync. Raises SourceUnreachable."""
+    """Find what the sync's login lacks; `flows` are the sync's. Raises SourceUnreachable."""
     named = [table_named(sync.source, name) for name in sync.tables if not is_pattern(name)]
     access = find_read_access(sync.source, [*(flow.table for flow in flows), *named])
     if access is None:

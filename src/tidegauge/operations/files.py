@@ -1,4 +1,4 @@
-"""The files of the selected flows, as the lake holds them."""
+"""Lists, cleans and compacts the lake files of the selected flows."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class FlowFiles:
     def to_json(self) -> dict[str, Any]:
         return {
             "flow": self.flow,
-            "committed": [_file(one) for one in self.listing.committed],
-            "earlier": [_file(one) for one in self.listing.earlier],
+            "committed": [_file_to_json(one) for one in self.listing.committed],
+            "earlier": [_file_to_json(one) for one in self.listing.earlier],
             "leftovers": [
                 {"path": one.path, "bytes": one.bytes, "modified": one.modified.isoformat()}
                 for one in self.listing.leftovers
             ],
-            "replaced": [_file(one) for one in self.listing.replaced],
-            "removed": [_file(one) for one in self.listing.removed],
+            "replaced": [_file_to_json(one) for one in self.listing.replaced],
+            "removed": [_file_to_json(one) for one in self.listing.removed],
             "missing": [one.file.path for one in self.listing.missing],
         }
 
 
-def _file(one: CommittedFile) -> dict[str, Any]:
+def _file_to_json(one: CommittedFile) -> dict[str, Any]:
     return {
         "epoch": one.epoch,
         "seq": one.seq,
@@ -64,19 +64,19 @@ def listings(project: Project, selection: Sequence[str]) -> list[FlowFiles]:
 class CleanRequest:
     older_than: timedelta
     loaded: bool = False
-    """Also what every load has passed."""
+    """Also delete files that every load has read."""
     earlier_epochs: bool = False
-    """Also what no reader follows since a change by hand."""
+    """Also delete files of earlier epochs that no reader uses since a change by hand."""
 
 
 @dataclass(frozen=True)
 class CleanedFiles:
-    """What went of a flow's table, or would."""
+    """The files of a flow's table that were deleted, or would be."""
 
     flow: str
     files: tuple[Leftover, ...]
     notes: tuple[str, ...] = ()
-    """What keeps the rest."""
+    """Why other files stay."""
 
     def to_json(self) -> dict[str, Any]:
         gone = [{"path": one.path, "bytes": one.bytes, "why": one.why} for one in self.files]
@@ -86,7 +86,7 @@ class CleanedFiles:
 def clean(
     project: Project, selection: Sequence[str], request: CleanRequest, *, reason: str | None
 ) -> list[CleanedFiles]:
-    """Delete files, and keep the reason in the history; without a reason only say what would go."""
+    """Delete files, and record the reason in the history; without a reason only return what would go."""
     cleaned = []
     with open_ledger(project.ledger, create=False) as ledger:
         every = _choose(ledger, project, ()) if request.loaded or request.earlier_epochs else []
@@ -115,7 +115,7 @@ def _clean(
     if gone and reason is not None:
         words = sorted({one.why for one in gone} - {LEFTOVER})
         said = f"{reason} ({', '.join(words)})" if words else reason
-        # Before the first file goes: who is killed half-way is in the history all the same.
+        # Recorded before the first file is deleted, so that the history has it even if the process is killed.
         with open_ledger(project.ledger, create=True) as ledger:
             ledger.note(project.pipeline, flow, "files_cleaned", owner=this_process(), reason=said)
         gone = carry_out(reason=reason)
@@ -125,18 +125,18 @@ def _clean(
 @dataclass(frozen=True)
 class CompactRequest:
     older_than: timedelta
-    """Only batches that were committed so long ago."""
+    """Compact only batches that were committed longer ago than this."""
     target_bytes: int
 
 
 @dataclass(frozen=True)
 class CompactedFiles:
-    """What was rewritten of a flow's table, or would be."""
+    """The files of a flow's table that were rewritten, or would be."""
 
     flow: str
     groups: tuple[Compacted, ...]
     notes: tuple[str, ...] = ()
-    """What keeps the rest."""
+    """Why other files stay."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -161,7 +161,7 @@ class CompactedFiles:
 def compact(
     project: Project, selection: Sequence[str], request: CompactRequest, *, reason: str | None
 ) -> list[CompactedFiles]:
-    """Rewrite small files, and keep the reason in the history; without a reason only say which."""
+    """Rewrite small files, and record the reason in the history; without a reason only return which."""
     done = []
     with open_ledger(project.ledger, create=False) as ledger:
         every = _choose(ledger, project, ())
@@ -178,7 +178,7 @@ def compact(
         )
         groups = carry_out(reason=None)
         if groups and reason is not None:
-            # Before the first file is written: who is killed half-way is in the history all the same.
+            # Recorded before the first write, so that the history has it even if the process is killed.
             with open_ledger(project.ledger, create=True) as writer:
                 writer.note(
                     project.pipeline, flow.name, "files_compacted", owner=this_process(), reason=reason

@@ -1,4 +1,4 @@
-"""Let go of flows whose tables have gone for good: their watermarks leave the ledger, their outputs stay."""
+"""Forgets flows whose tables are gone for good: removes their watermarks, and leaves their outputs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tidegauge.operations.status import is_hidden, is_wanted
 
 @dataclass(frozen=True)
 class Parting:
-    """What would be forgotten of one flow."""
+    """What would be forgotten about one flow."""
 
     flow: str
     why: str
-    """Why it may be."""
+    """Why it may be forgotten."""
     positions: Mapping[str, Position | None]
-    """By input."""
+    """The watermarks by input."""
     supersedes: str | None = None
-    """The plan that would end unfinished, in words."""
+    """Description of the plan that would end unfinished, if there is one."""
     holder: str | None = None
-    """Who works on the flow now and would lose it."""
+    """The process that holds the flow now and would lose it, if there is one."""
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -50,9 +50,9 @@ class Parting:
 
 
 def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
-    """What would be forgotten, flow by flow; changes nothing.
+    """Show what would be forgotten, by flow. Changes nothing.
 
-    Raises ConfigError for a flow that the file names and whose table is there: it would only come back.
+    Raises ConfigError for a flow that the file names and whose table exists: the next run would add it again.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         marks = gather_by_flow(ledger.watermarks(project.pipeline))
@@ -61,10 +61,10 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
         ]
         chosen = [one for one in statuses if is_wanted(one.flow, selection)]
         if not chosen:
-            raise _unknown(selection, [one.flow for one in statuses])
+            raise _make_unknown_error(selection, [one.flow for one in statuses])
         _reach(project, [one.flow for one in chosen], sources)
         choice = choose(project, (), sources, recorded=find_recorded(ledger, project.pipeline))
-    alive = _alive(choice)
+    alive = _find_alive(choice)
     for one in chosen:
         if one.flow in alive and (_is_named(one.flow, selection) or all(c.flow in alive for c in chosen)):
             raise ConfigError(
@@ -72,7 +72,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
                 hint="take it out of the file first (`exclude:`); to begin it again: `tidegauge watermark"
                 f" reset -t {one.flow}`",
             )
-    # The last stage first: cut off half-way, the table is still known as gone, and is forgotten once more.
+    # The last stage first: if this is interrupted, the table still counts as gone and can be forgotten again.
     return [
         _preview_flow(one, marks, choice)
         for one in sorted(chosen, key=lambda one: one.flow, reverse=True)
@@ -81,14 +81,14 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
 
 
 def carry_out(project: Project, partings: Sequence[Parting], *, reason: str) -> None:
-    """Do what was shown, each flow in one transaction of the ledger."""
+    """Forget the previewed flows, each in one transaction of the ledger."""
     with open_ledger(project.ledger, create=True) as ledger:
         for one in partings:
             ledger.forget(project.pipeline, one.flow, owner=this_process(), reason=reason)
 
 
-def _alive(choice: Selection) -> set[str]:
-    """The flows of the file that can run."""
+def _find_alive(choice: Selection) -> set[str]:
+    """Return the names of the file's flows whose tables exist."""
     delta_flows = {delta_flow.name for delta_flow in choice.delta_flows}
     return delta_flows | {
         flow.name for flow in choice.flows if (flow.upstream or flow.name) not in choice.missing
@@ -96,7 +96,7 @@ def _alive(choice: Selection) -> set[str]:
 
 
 def _reach(project: Project, names: Sequence[str], sources: Sources) -> None:
-    """Connect to the databases, for only they can say whether a table has gone. Raises SourceUnreachable."""
+    """Connect to the databases, because only they know whether a table is gone. Raises SourceUnreachable."""
     for sync in project.syncs:
         for name in names:
             if means(sync, table_named(sync.source, name)):
@@ -116,7 +116,7 @@ def _is_named(flow: str, selection: Sequence[str]) -> bool:
 def _preview_flow(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Selection) -> Parting:
     flow = next((one for one in choice.flows if one.name == status.flow), None)
     notes = ["what it has written stays where it is, and nobody brings it up to date any more"]
-    unread = _unread(flow, marks) if flow else None
+    unread = _describe_unread(flow, marks) if flow else None
     if unread:
         notes.append(unread)
     return Parting(
@@ -129,8 +129,8 @@ def _preview_flow(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], 
     )
 
 
-def _unread(flow: TableFlow, marks: Mapping[str, Sequence[Watermark]]) -> str | None:
-    """What of the lake has not reached the warehouse."""
+def _describe_unread(flow: TableFlow, marks: Mapping[str, Sequence[Watermark]]) -> str | None:
+    """Describe what in the lake has not been loaded yet; None: nothing, or the flow reads no lake."""
     upper, mine = marks.get(flow.upstream or ""), marks.get(flow.name)
     if flow.reads is None or not upper:
         return None
@@ -142,7 +142,7 @@ def _unread(flow: TableFlow, marks: Mapping[str, Sequence[Watermark]]) -> str | 
     return f"not all of the lake is loaded; `tidegauge run -t {flow.table} --stage load` does that"
 
 
-def _unknown(selection: Sequence[str], names: Sequence[str]) -> ConfigError:
+def _make_unknown_error(selection: Sequence[str], names: Sequence[str]) -> ConfigError:
     near = difflib.get_close_matches(selection[0], names, n=3, cutoff=0.4)
     return ConfigError(
         f"the ledger knows no flow {', '.join(selection)}",

@@ -1,4 +1,4 @@
-"""The graph of the selected flows, with where each stands by the ledger. No Spark is started."""
+"""The graph of the selected flows, with the state of each from the ledger. Starts no Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegauge.model.view_flow import in_flows
 def find_graph(
     project: Project, selection: Sequence[str], *, stage: Stage | None = None
 ) -> tuple[list[GraphNode], list[TidegaugeError]]:
-    """Databases are asked for their tables alone; one that cannot be is an error beside the graph."""
+    """Return the graph, and an error for each database that fails. Asks databases only for their tables."""
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
@@ -30,8 +30,8 @@ def find_graph(
 
 
 def remember_flows(project: Project, statuses: Sequence[FlowStatus]) -> Selection:
-    """The flows that the ledger and the file name. No database is asked, so it is quick, and works while all
-    of them are down; a table that no run has seen yet is not among them."""
+    """Return the flows that the ledger and the file name. Asks no database, so it is fast and works while
+    they are down, but does not include a table that no run has seen yet."""
     written = {flow.name for flow in in_flows(project)} | {flow.name for flow in project.optimizes}
     names = [name for name in find_remembered(statuses) if name not in written]
     with RememberedSources(project, names) as sources:

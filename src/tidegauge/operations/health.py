@@ -1,4 +1,4 @@
-"""What is wrong, and what will be soon: by the ledger, the outputs, and the logs of Delta inputs."""
+"""What is wrong with flows or soon will be, according to the ledger, the outputs and Delta inputs' logs."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Health:
     state: State
     last_success: datetime | None
     failures: int
-    """In a row, up to now."""
+    """Number of failed runs in a row, up to now."""
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
     findings: tuple[HealthFinding, ...] = ()
-    """Of all checks, also what is well; what is not well is in `problems` or `warnings` too."""
+    """The findings of all checks, also of what is well; the others are in `problems` or `warnings` too."""
     runs: tuple[RunRecord, ...] = ()
-    """Of the last thirty days, newest first."""
+    """The runs of the last thirty days, newest first."""
     unknown: tuple[AlertKind, ...] = ()
-    """What nobody could find out now; that it is not among the findings says nothing."""
+    """Kinds that could not be checked now: without a finding of this kind it may still be wrong."""
 
     @property
     def level(self) -> HealthLevel:
@@ -60,7 +60,7 @@ class Health:
         return HealthLevel.WARNING if self.warnings else HealthLevel.HEALTHY
 
     def adding(self, findings: Sequence[HealthFinding]) -> Health:
-        """The same with more findings, each also among the problems or warnings if it is one."""
+        """Return a copy with more findings; critical ones are added to `problems`, warnings to `warnings`."""
         said = {level: tuple(one.says for one in findings if one.level is level) for level in HealthLevel}
         return replace(
             self,
@@ -96,10 +96,10 @@ class Health:
 def examine(
     project: Project, selection: Sequence[str], *, look_at_sources: bool = True
 ) -> tuple[datetime, list[Health]]:
-    """The store's clock, and every flow that is selected. Changes nothing, and starts no Spark.
+    """Return the time by the store's clock, and the health of every selected flow. Changes nothing, and
+    starts no Spark.
 
-    `look_at_sources`: whether databases are asked for the columns of each table; who has just run its flow
-    knows what has become of it.
+    `look_at_sources`: whether to ask databases for the columns of each table; not needed right after a run.
     """
     with open_ledger(project.ledger, create=False) as ledger:
         known = read_facts(ledger, project.pipeline)
@@ -113,12 +113,12 @@ def examine(
             retained = notices(project, ledger, choice.delta_flows)
             resources = FlowResources(sources, Places(current_session), known.marks)
             looks = _Looks(project, known, choice, retained, resources, look_at_sources)
-            return known.now, [*_faults(choice), *looks.look(), *trackers]
+            return known.now, [*_report_faults(choice), *looks.look(), *trackers]
 
 
 @dataclass(frozen=True)
 class _Looks:
-    """At the flows of a choice, several at a time."""
+    """Checks the chosen flows, several in parallel."""
 
     project: Project
     known: PipelineFacts
@@ -138,26 +138,27 @@ class _Looks:
             return [*lost, *_hold_back(list(found), barred, self.choice.all_flows)]
 
     def _look_at_refused(self, flow: TableFlow) -> Health | None:
-        """Why its table is refused is a fault of its own. Whether the ledger that knew it is lost is not."""
+        """Return the flow's health if its output shows that the ledger lost it, else None. That the table is
+        refused is reported elsewhere."""
         problems, _ = _find_disagreement(flow, self.known.statuses.get(flow.name), self.resources)
         if not any(one.alert is AlertKind.REGRESSED for one in problems):
             return None
         return replace(_one(flow.name, self.known, (), problems), state=State.FAILED)
 
     def _look_at_source(self, flow: AnyFlow) -> tuple[str, list[HealthFinding]]:
-        """Why the next run could not read what it reads, though the table is there."""
+        """Return the flow's name, and why the next run could not read its source."""
         status, lost = self.known.statuses.get(flow.name), self.choice.missing.get(flow.name)
         if lost is not None:
-            return flow.name, [_bad(lost.sentence, AlertKind.FAILED)]
+            return flow.name, [_critical(lost.sentence, AlertKind.FAILED)]
         if not self.look_at_sources or (status and status.undo is not None and status.undo.forgot):
             return flow.name, []
         try:
             open_flow(flow, self.resources).check_source()
         except SourceUnreachable as error:
-            return flow.name, [_bad(error.message)]
+            return flow.name, [_critical(error.message)]
         except TidegaugeError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            return flow.name, [_bad(f"{error.message}{hint}", AlertKind.FAILED)]
+            return flow.name, [_critical(f"{error.message}{hint}", AlertKind.FAILED)]
         return flow.name, []
 
     def _one(self, flow: AnyFlow, barred: Sequence[HealthFinding]) -> Health:
@@ -181,7 +182,7 @@ class _Looks:
 def _hold_back(
     found: Sequence[Health], barred: Mapping[str, Sequence[HealthFinding]], flows: Sequence[AnyFlow]
 ) -> list[Health]:
-    """The same, where a flow that cannot run is named to those that read from it."""
+    """Return `found`, with a warning for each flow that reads, also indirectly, from one that cannot run."""
     above = {flow.name: [name for name in flow.upstreams if name in barred] for flow in flows}
     held: dict[str, str] = {name: name for name, problems in barred.items() if problems}
     for name in TopologicalSorter(above).static_order():
@@ -197,7 +198,7 @@ def _hold_back(
 
 
 def examine_tracker(project: Project, name: str) -> tuple[datetime, list[Health]]:
-    """The store's clock, and a pipeline that a WatermarkTracker keeps. Raises ConfigError for another."""
+    """Return the store's time and the health of a tracker's pipeline. Raises ConfigError for any other."""
     with open_ledger(project.ledger, create=False) as ledger:
         found = _examine_named(project, ledger, [check_pipeline(ledger, name)])
         if not found:
@@ -208,7 +209,7 @@ def examine_tracker(project: Project, name: str) -> tuple[datetime, list[Health]
 
 
 def _examine_trackers(project: Project, ledger: LedgerReader, selection: Sequence[str]) -> list[Health]:
-    """The pipelines that a WatermarkTracker keeps in the same ledger: each is its own only flow."""
+    """Check the pipelines of WatermarkTrackers in the same ledger: each has one flow, with its own name."""
     others = [name for name in ledger.pipelines() if name != project.pipeline and is_wanted(name, selection)]
     return _examine_named(project, ledger, others)
 
@@ -242,23 +243,23 @@ def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLi
 def _one(
     flow: str, known: PipelineFacts, retained: Sequence[Notice], problems: Sequence[HealthFinding]
 ) -> Health:
-    """`problems`: what is known of it already, beside how its last run ended."""
+    """Return a flow's health by the ledger; `problems` are those found elsewhere already."""
     status, events = known.statuses.get(flow), known.events.get(flow, [])
     state = status.shown_state if status else State.READY
     failure = _find_failure(status.last_run) if status and state is not State.RUNNING else []
-    found = [*failure, *(_bad(notice.text, AlertKind.LATE) for notice in retained if notice.over)]
-    # What a look says again, and says more of, is said once.
+    found = [*failure, *(_critical(notice.text, AlertKind.LATE) for notice in retained if notice.over)]
+    # Leave out what `problems` say in more detail.
     found = [one for one in found if not any(more.says.startswith(one.says) for more in problems)]
     found += problems
     found += [_warning(notice.text, AlertKind.LATE) for notice in retained if not notice.over]
-    found += _warn_of(status, known.now)
+    found += _find_warnings(status, known.now)
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
     well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
     failures = _count_failures(known.runs.get(flow, ()))
     return Health(flow, state, success, failures, (), ()).adding(found or well)
 
 
-def _bad(says: str, alert: AlertKind | None = None) -> HealthFinding:
+def _critical(says: str, alert: AlertKind | None = None) -> HealthFinding:
     return HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, says, alert)
 
 
@@ -269,11 +270,11 @@ def _warning(says: str, alert: AlertKind | None = None) -> HealthFinding:
 def _find_failure(run: RunRecord | None) -> list[HealthFinding]:
     if run is None or run.state is not State.FAILED:
         return []
-    return [_bad(str((run.error or {}).get("message") or "its last run failed"), AlertKind.FAILED)]
+    return [_critical(str((run.error or {}).get("message") or "its last run failed"), AlertKind.FAILED)]
 
 
 def _count_failures(runs: Sequence[RunRecord]) -> int:
-    """Since the last good end; the runs come newest first."""
+    """Count failures since the last run that ended well; `runs` are newest first."""
     failures = 0
     for run in runs:
         if run.state in (State.SUCCESS, State.SKIPPED):
@@ -282,8 +283,8 @@ def _count_failures(runs: Sequence[RunRecord]) -> int:
     return failures
 
 
-def _warn_of(status: FlowStatus | None, now: datetime) -> Iterator[HealthFinding]:
-    """What the ledger shows of a flow that will be a problem if nobody runs it."""
+def _find_warnings(status: FlowStatus | None, now: datetime) -> Iterator[HealthFinding]:
+    """Yield warnings about what the next run of the flow will mend."""
     if status is None:
         yield _warning("it has not run yet")
         return
@@ -294,7 +295,7 @@ def _warn_of(status: FlowStatus | None, now: datetime) -> Iterator[HealthFinding
 
 
 def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:
-    """Watermarks that are where nobody put them; while somebody is at the flow that cannot be told."""
+    """Find watermarks that no batch or override set. Not checked during a plan or override."""
     status = known.statuses.get(flow)
     if status is None or status.plan is not None or status.override is not None:
         return []
@@ -302,7 +303,7 @@ def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:
 
 
 def _is_busy(status: FlowStatus) -> bool:
-    """Whether somebody is at it, or was until a moment ago: ledger and output need not say the same then."""
+    """Whether a process or override may be changing the flow now: ledger and output may then differ."""
     return status.override is not None or (
         status.state is State.RUNNING and not (status.owner and is_gone(status.owner))
     )
@@ -318,28 +319,28 @@ def _can_be_asked(flow: AnyFlow, status: FlowStatus | None) -> bool:
 def _find_disagreement(
     flow: AnyFlow, status: FlowStatus | None, resources: FlowResources
 ) -> tuple[list[HealthFinding], bool]:
-    """Why ledger and output do not tell the same story, and whether the output was asked and did answer.
+    """Return why ledger and output disagree, and whether the output could be asked.
 
-    Of a plan that was left half-way the output may have a batch more than the ledger.
+    During an unfinished plan the output may have one batch more than the ledger.
     """
     if not _can_be_asked(flow, status):
         return [], False
     if status is not None and status.undo is not None and status.undo.forgot:
-        return [_bad(refuse_forgotten(flow.name, status.undo).message)], True
+        return [_critical(refuse_forgotten(flow.name, status.undo).message)], True
     try:
         opened = open_flow(flow, resources)
         check = check_still_there if status and status.plan else check_agreement
         check(flow, opened.output, opened.mark)
     except (OutputDisagrees, OutputNotEmpty) as error:
-        return [_bad(error.message, AlertKind.REGRESSED)], True
+        return [_critical(error.message, AlertKind.REGRESSED)], True
     except TidegaugeError as error:
-        return [_bad(error.message)], False
+        return [_critical(error.message)], False
     return [], True
 
 
-def _faults(choice: Selection) -> list[Health]:
+def _report_faults(choice: Selection) -> list[Health]:
     nothing = Health("", State.FAILED, None, 0, (), ())
     return [
-        replace(nothing, flow=name).adding([_bad(error.message, AlertKind.FAILED)])
+        replace(nothing, flow=name).adding([_critical(error.message, AlertKind.FAILED)])
         for name, error in choice.faults
     ]

@@ -1,4 +1,4 @@
-"""The five checks of a flow's health, over what the ledger knows of it. Pure."""
+"""The five checks of a flow's health, from what the ledger knows. Pure."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from tidegauge.model.watermark import Watermark
 from tidegauge.operations.stats import seconds_of
 
 _ENOUGH = 5
-"""Earlier runs, before one is compared with their median."""
+"""A run is compared with the median of earlier runs only if there are at least this many."""
 _UNKNOWN = "not known: no batch was written since the ledger was rebuilt"
 _QUICK = 10.0
-"""Seconds: a run that is done by then is never called slow."""
+"""Seconds: a run that takes no longer never counts as slow."""
 
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """What the ledger shows of a flow that has run."""
+    """What the ledger knows about a flow that has run."""
 
     now: datetime
     rows_at: datetime | None
     """When rows last reached the target; None: never."""
     rows: int | None
-    """Written since the flow was last reset; None: the ledger was rebuilt since, and does not know."""
+    """Number of rows written since the last reset; None: not known, because the ledger was rebuilt since."""
     lag_seconds: float | None
     runs: Sequence[RunRecord] = ()
-    """Newest first."""
+    """The flow's runs, newest first."""
     planned_at: datetime | None = None
-    """Of the plan that is not done yet."""
+    """When the unfinished plan was made; None: there is none."""
     rows_waiting: int = 0
-    """Rows dated past the source's clock, as of the last look at it."""
+    """Number of rows dated past the source's clock, when it was last looked at."""
     not_as_expected: Sequence[tuple[datetime, str]] = ()
-    """When rows failed an expectation, and what was said of it; newest first."""
+    """Time and description of each time that rows failed an expectation, newest first."""
 
 
 def check_tracker(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
-    """Of a pipeline that somebody's own job runs, which need not say how many rows it moved."""
+    """Check a tracker's pipeline, whose job need not report how many rows it moved."""
     yield check_freshness(facts, limits)
     yield from _check_watermark(facts, limits)
     yield check_performance(facts, limits)
@@ -89,13 +89,13 @@ def _check_watermark(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthF
 
 
 def check_counts(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
-    """The rows of the last run that had something to do, against those before it."""
+    """Compare the row count of the last successful run with those before it."""
     if facts.rows is None:
         return HealthFinding(HealthCheck.COUNTS, HealthLevel.HEALTHY, _UNKNOWN)
     if not facts.rows:
         return HealthFinding(HealthCheck.COUNTS, HealthLevel.WARNING, "no row was ever written to the target")
     counts = [run.rows_written for run in facts.runs if run.state is State.SUCCESS]
-    usual = _usual(counts)
+    usual = _find_usual(counts)
     if usual is None:
         return HealthFinding(HealthCheck.COUNTS, HealthLevel.HEALTHY, f"{facts.rows:,} rows written in all")
     says = f"{counts[0]:,} rows in the last run, usually {usual:,.0f}"
@@ -106,7 +106,7 @@ def check_counts(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
 
 
 def check_expectations(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
-    """Rows that failed one of late; what is set aside in all, `--data` says."""
+    """Report rows that failed an expectation recently; only `--data` counts all that are quarantined."""
     since = [said for at, said in facts.not_as_expected if facts.now - at < limits.fresh]
     if since:
         batches = f"{len(since)} batches" if len(since) > 1 else "a batch"
@@ -122,7 +122,7 @@ def check_performance(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
     ]
     if not took:
         return HealthFinding(HealthCheck.PERFORMANCE, HealthLevel.HEALTHY, "no run to measure")
-    usual = _usual(took)
+    usual = _find_usual(took)
     says = f"{took[0]:.1f} s in the last run" + ("" if usual is None else f", usually {usual:.1f} s")
     slow = usual is not None and took[0] > _QUICK and took[0] > limits.slower * usual
     return HealthFinding(HealthCheck.PERFORMANCE, HealthLevel.WARNING if slow else HealthLevel.HEALTHY, says)
@@ -138,9 +138,9 @@ def check_stuck(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFindin
 def check_watermark_moved(
     marks: Sequence[Watermark], events: Sequence[HistoryEvent]
 ) -> Iterator[HealthFinding]:
-    """A watermark that is not where the flow's last batch left it, though no override moved it.
+    """Find watermarks that are not where the flow's last batch left them, though no override moved them.
 
-    The events come newest first. Whatever else moves a watermark leaves an event of its own.
+    `events` are newest first. Everything else that moves a watermark leaves an event of its own.
     """
     for mark in marks:
         moved = (one for one in events if one.input == mark.input and one.event != "planned")
@@ -157,8 +157,8 @@ def _place(position: Position | None) -> str:
     return "the beginning" if position is None else to_text(position)
 
 
-def _usual(values: Sequence[float]) -> float | None:
-    """The median of all but the newest; None: there are too few."""
+def _find_usual(values: Sequence[float]) -> float | None:
+    """Return the median of all values but the first, the newest; None: there are too few."""
     return median(values[1:]) if len(values) > _ENOUGH else None
 
 

@@ -1,4 +1,4 @@
-"""Looks into the rows of Delta outputs: are there any, and are they what their mode promises?"""
+"""Checks the rows of Delta outputs: that there are any, and that they are as the mode promises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegauge.spark.errors import translate_spark_error
 def check_tables(
     project: Project, selection: Sequence[str], *, debug: bool = False
 ) -> dict[str, list[HealthFinding]]:
-    """By flow, one pass over each table. Changes nothing. A table that is not there yet has no entry."""
+    """Return findings by flow, with one pass over each table. Changes nothing. Omits missing tables."""
     maintenance = DeltaMaintenance(project, selection, debug=debug)
     found: dict[str, list[HealthFinding]] = {}
 
@@ -42,7 +42,7 @@ def check_tables(
 
 
 def measures_of(flow: DeltaFlow) -> dict[str, str]:
-    """What is counted, in SQL. A row of a history is told by its key and its beginning."""
+    """Return what to count, as SQL by name. In a history, key and `valid_from` identify a row."""
     output, history = flow.output, flow.output.mode.facts.keeps_history
     measures = {"rows": "count(*)"}
     if output.key:
@@ -79,7 +79,7 @@ def judge(counts: Mapping[str, int]) -> Iterator[HealthFinding]:
 
 
 def judge_aside(aside: SetAside) -> Iterator[HealthFinding]:
-    """Rows that expectations keep out of the table wait for somebody."""
+    """Warn about quarantined rows, which a person has to handle."""
     if aside.rows:
         reasons = ", ".join(f"{name} {count:,}" for name, count in aside.reasons.items())
         says = f"{aside.rows:,} rows are set aside ({reasons}); see `tidegauge quarantine list`"

@@ -1,4 +1,4 @@
-"""What the ledger knows of a pipeline's flows, read once for all checks of health."""
+"""What the ledger knows about a pipeline's flows, read once for all health checks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _RECENT = timedelta(days=30)
 @dataclass(frozen=True)
 class PipelineFacts:
     now: datetime
-    """The store's clock."""
+    """The time by the store's clock."""
     statuses: Mapping[str, FlowStatus]
     marks: Mapping[str, list[Watermark]]
     events: Mapping[str, list[HistoryEvent]]
-    """The newest two thousand, newest first."""
+    """The newest two thousand events of the pipeline by flow, newest first."""
     runs: Mapping[str, list[RunRecord]]
-    """Of the last thirty days, newest first."""
+    """The runs of the last thirty days by flow, newest first."""
     tallies: Mapping[str, Tally]
 
     def of(self, flow: str) -> FlowFacts | None:
-        """None of a flow that has not run."""
+        """Return a flow's facts; None if it has not run."""
         status = self.statuses.get(flow)
         if status is None or status.last_run is None:
             return None

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline as a whole: a ledger that nobody prunes, times that nobody ran for."""
+"""Health of a pipeline as a whole: the size of its ledger, and missed times of schedules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidegauge.model.suspension import ALL
 from tidegauge.model.ticks import SILENCE, ScheduleTicks, TickBook
 
 _MOST = 1000
-"""Times that are counted; of more it is said that they are more."""
+"""Most missed times that are counted; beyond that the message says "more than"."""
 
 
 def examine_pipeline(project: Project) -> list[HealthFinding]:
-    """By the ledger alone. Changes nothing."""
+    """Check the pipeline from the ledger alone. Changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger:
         now, book = ledger.now(), ledger.ticks(project.pipeline)
         suspended = any(one.suspended for one in ledger.status(project.pipeline, [ALL]))
@@ -32,8 +32,8 @@ def examine_pipeline(project: Project) -> list[HealthFinding]:
 
 
 def examine_schedules(project: Project, ledger: LedgerReader) -> dict[str, HealthFinding]:
-    """What `examine_pipeline` says of times that nobody ran for, by the schedule. One that is suspended as a
-    whole misses none."""
+    """Return what `examine_pipeline` finds about missed times, by schedule. Empty if the whole pipeline is
+    suspended."""
     suspended = any(one.suspended for one in ledger.status(project.pipeline, [ALL]))
     return _check_schedules(project, ledger.ticks(project.pipeline), ledger.now(), suspended=suspended)
 
@@ -51,7 +51,7 @@ def _check_schedules(
 
 
 def count_kept(ledger: LedgerReader, pipeline: str) -> int:
-    """Runs and events of a pipeline that the ledger still has."""
+    """Count the runs and events of a pipeline in the ledger."""
     runs = sum(one.runs for one in ledger.run_totals(pipeline))
     return runs + sum(one.events for one in ledger.event_totals(pipeline))
 
@@ -67,7 +67,7 @@ def check_ledger_size(rows: int, limit: int) -> HealthFinding:
 def check_missed(
     schedule: FlowSchedule, ticks: ScheduleTicks | None, now: datetime, limit: int
 ) -> Iterator[HealthFinding]:
-    """Times since the last one that was dealt with. One that came just now is for whoever is on his way."""
+    """Count the times since the last one that was handled, without those a scheduler may just be taking."""
     if ticks is None:
         says = f"{schedule}: no scheduler has run for it yet; `tidegauge schedule start` does"
         yield HealthFinding(HealthCheck.SCHEDULE, HealthLevel.WARNING, says)

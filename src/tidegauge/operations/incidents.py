@@ -1,7 +1,7 @@
-"""Incidents: from the ledger's log of what was told, and what is wrong now, to what has to be told. Pure.
+"""Incidents: finds out which alerts to send, from the ledger's log of alerts and what is wrong now. Pure.
 
-The log is a list of entries, oldest first. Whoever wants to tell somebody writes a claim first and reads the
-log again: of several claims the first one counts, so that one of many runners tells.
+The log is a list of entries, oldest first. A runner that wants to send writes a claim first and reads the log
+again: the first of several claims counts, so that only one of many runners sends.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ OPENED, CLOSED, CLAIMED, SENT, FAILED = (
     "alert_failed",
 )
 CLAIM_LIFE = timedelta(minutes=2)
-"""A claim that led to nothing, because its process died, counts no longer than that."""
+"""How long a claim counts if no message follows, because its process died."""
 _OWED = timedelta(days=7)
-"""How long a channel that is down is still told that something is over."""
+"""How long to keep trying to report the end of an incident to a channel that is down."""
 
 Key = tuple[str, AlertKind]
 
 
 @dataclass(frozen=True)
 class AlertEntry:
-    """An event of the log, as the ledger keeps it."""
+    """An event of the log, as the ledger stores it."""
 
     at: datetime
     event: str
@@ -45,10 +45,10 @@ class AlertEntry:
 class ChannelState:
     sent_at: datetime | None = None
     over_at: datetime | None = None
-    """When it was told that the incident is over."""
+    """When the channel was told that the incident is over."""
     claim: tuple[datetime, str] | None = None
     error: str | None = None
-    """Why the last message did not arrive; None: it did."""
+    """Why the last message did not arrive; None if it did."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Incident:
     opened_at: datetime
     says: str
     after: int = 1
-    """Told once it was seen so often: of what the ledger does not count, the log does."""
+    """Alert once it was seen this often: above 1 for failures that the ledger does not count."""
     seen: int = 0
     closed_at: datetime | None = None
     channels: dict[str, ChannelState] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Incident:
         return f"{self.kind} of {self.flow}"
 
     def to_body(self) -> dict[str, Any]:
-        """Enough to know it by, also where the log's older part is gone."""
+        """Return enough to restore the incident even if the older part of the log is gone."""
         return {
             "id": self.id,
             "flow": self.flow,
@@ -101,7 +101,7 @@ class Due:
 
 
 def read_entry(at: datetime, event: str, reason: str | None) -> AlertEntry | None:
-    """None for what was not written by this code."""
+    """Parse an entry of the log; None for an event that is not this module's."""
     try:
         body = json.loads(reason or "")
     except ValueError:
@@ -110,7 +110,7 @@ def read_entry(at: datetime, event: str, reason: str | None) -> AlertEntry | Non
 
 
 def describe_reason(event: str, reason: str | None) -> str:
-    """Why something happened, for people: of the log's own events "failed of orders, to slack: no answer"."""
+    """Return an event's reason for people, such as "failed of orders, to slack: no answer" for the log's."""
     entry = read_entry(datetime.min, event, reason) if event.startswith("alert_") else None
     if entry is None:
         return reason or ""
@@ -125,7 +125,7 @@ def _describe(event: str, body: Mapping[str, Any]) -> str:
 
 
 def replay(entries: Iterable[AlertEntry]) -> list[Incident]:
-    """The incidents that are open, and those closed ones of which a channel has yet to hear, oldest first."""
+    """Return the open incidents, and the closed ones that a channel was not told about, oldest first."""
     known: dict[str, Incident] = {}
     open_: dict[Key, str] = {}
     for entry in entries:
@@ -135,13 +135,13 @@ def replay(entries: Iterable[AlertEntry]) -> list[Incident]:
                 _apply(found, entry, body)
                 if found.closed_at is not None and open_.get(found.key) == found.id:
                     del open_[found.key]
-    return [one for one in known.values() if one.closed_at is None or _owed(one)]
+    return [one for one in known.values() if one.closed_at is None or _is_owed(one)]
 
 
 def _find(
     known: dict[str, Incident], open_: dict[Key, str], body: Mapping[str, Any], entry: AlertEntry
 ) -> Incident | None:
-    """The incident that an entry is about; one that another opened at the same time is that one."""
+    """Return the incident that an entry is about. If two runners opened it at once, the first one counts."""
     if body["id"] in known:
         return known[body["id"]]
     kind = AlertKind(body["kind"])
@@ -175,12 +175,12 @@ def _apply(incident: Incident, entry: AlertEntry, body: Mapping[str, Any]) -> No
         channel.sent_at = entry.at
 
 
-def _owed(incident: Incident) -> bool:
+def _is_owed(incident: Incident) -> bool:
     return any(one.sent_at is not None and one.over_at is None for one in incident.channels.values())
 
 
 def find_due(incidents: Sequence[Incident], settings: AlertSettings, now: datetime) -> list[Due]:
-    """What has to be told now, and is not being told by another."""
+    """Return the messages to send now, without those that another runner is sending."""
     found = []
     for incident in incidents:
         if incident.seen < incident.after and not incident.channels:
@@ -208,7 +208,7 @@ def _wants_end(incident: Incident, state: ChannelState, now: datetime) -> bool:
 
 
 def keep_won(due: Sequence[Due], incidents: Sequence[Incident], token: str) -> list[Due]:
-    """Those whose claim, in the log as it is now, has this token, and which nobody has told meanwhile."""
+    """Keep the messages whose claim in the present log has this token, and that were not sent meanwhile."""
     now = {one.id: one for one in incidents}
     return [one for one in due if one.incident.id in now and _is_won(one, now[one.incident.id], token)]
 

@@ -14,13 +14,13 @@ from tidegauge.operations.retention import current_session
 
 
 def open_lineage(project: Project) -> LineageListener | None:
-    """None where the project asks for none. Raises RuntimeMissing where the library is not installed."""
+    """Open the listener; None if the project has no lineage. Raises RuntimeMissing without the library."""
     settings = project.telemetry.lineage
     if settings is None:
         return None
 
     def describe(flow: GraphFlow, layout: Layout | None) -> FlowLineage | None:
-        # Anew each time: a name may have been made since. Only a run that has Spark meets names.
+        # `Places` is new each time, because a table may have been created since. Names need Spark's session.
         return describe_lineage(flow, layout, Places(current_session))
 
     return LineageListener(describe, make_sender(settings, project.pipeline))

@@ -1,4 +1,4 @@
-"""The numbers of a project's flows, by what its ledger says. No source is asked, and no Spark started."""
+"""The metrics of a project's flows, from its ledger alone. Asks no source and starts no Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = ("read", "written", "inserted", "updated", "deleted")
 
 
 def collect_metrics(project: Project) -> list[Sample]:
-    """Raises what the ledger raises."""
+    """Collect all metrics. Raises what the ledger raises."""
     pipeline = project.pipeline
     with open_ledger(project.ledger, create=False) as ledger:
         found = [Sample("tidegauge_up", {"pipeline": pipeline}, 1.0), *_read(ledger, pipeline)]
@@ -35,7 +35,7 @@ def collect_metrics(project: Project) -> list[Sample]:
 
 
 def collect_or_down(project: Project) -> list[Sample]:
-    """The same, for who asks again and again: a ledger that cannot be read is a number too."""
+    """Collect all metrics for a server: if the ledger cannot be read, only `tidegauge_up`, which is 0."""
     try:
         return collect_metrics(project)
     except TidegaugeError:
@@ -43,7 +43,7 @@ def collect_or_down(project: Project) -> list[Sample]:
 
 
 def push(project: Project) -> str | None:
-    """Push the numbers, if the project wants that; why it could not be done, or None. Never raises."""
+    """Push the metrics, if the project asks for it. Return why that failed, or None. Never raises."""
     settings = project.telemetry.metrics
     if settings is None or settings.push is None:
         return None
@@ -51,7 +51,7 @@ def push(project: Project) -> str | None:
         push_metrics(settings.push, project.pipeline, collect_metrics(project))
     except TidegaugeError as error:
         return error.message
-    except Exception as error:  # a bug here must not become the run's
+    except Exception as error:  # a bug here must not fail the run
         return f"unexpected {type(error).__name__}: {error}"
     return None
 
@@ -63,18 +63,18 @@ def _read(ledger: LedgerReader, pipeline: str) -> Iterator[Sample]:
         marks.setdefault(mark.flow, []).append(mark)
     statuses = [one for one in ledger.status(pipeline) if not is_hidden(one, marks.get(one.flow, ()))]
     for status in statuses:
-        yield from _now(status, marks.get(status.flow, []), now)
+        yield from _sample_status(status, marks.get(status.flow, []), now)
     for flow, tally in ledger.tallies(pipeline, [one.flow for one in statuses]).items():
         yield Sample("tidegauge_run_seconds", {"pipeline": pipeline, "flow": flow}, tally.seconds)
-    yield from _sums(ledger, pipeline, {one.flow for one in statuses})
-    yield from _events(ledger, pipeline, {one.flow for one in statuses})
+    yield from _sample_totals(ledger, pipeline, {one.flow for one in statuses})
+    yield from _sample_events(ledger, pipeline, {one.flow for one in statuses})
 
 
-def _now(status: FlowStatus, marks: list[Watermark], now: datetime) -> Iterator[Sample]:
+def _sample_status(status: FlowStatus, marks: list[Watermark], now: datetime) -> Iterator[Sample]:
     labels = {"pipeline": status.pipeline, "flow": status.flow}
     yield Sample("tidegauge_state", {**labels, "state": status.shown_state.value}, 1.0)
     if status.last_run is not None:
-        yield from _last_run(status.last_run, labels)
+        yield from _sample_last_run(status.last_run, labels)
     lags = [lag for mark in marks if (lag := lag_of(mark, now)) is not None]
     if lags:
         yield Sample("tidegauge_lag_seconds", labels, max(lags))
@@ -88,10 +88,10 @@ def _now(status: FlowStatus, marks: list[Watermark], now: datetime) -> Iterator[
         yield Sample("tidegauge_plan_age_seconds", labels, age)
 
 
-def _last_run(run: RunRecord, labels: dict[str, str]) -> Iterator[Sample]:
+def _sample_last_run(run: RunRecord, labels: dict[str, str]) -> Iterator[Sample]:
     seconds = seconds_of(run)
     if seconds is None or run.ended_at is None:
-        return  # under way
+        return  # still running
     yield Sample("tidegauge_last_run_seconds", labels, seconds)
     yield Sample("tidegauge_last_run_failed", labels, float(run.state is State.FAILED))
     ended = run.ended_at.replace(tzinfo=UTC).timestamp()
@@ -102,7 +102,7 @@ def _last_run(run: RunRecord, labels: dict[str, str]) -> Iterator[Sample]:
             yield Sample("tidegauge_last_run_rows", {**labels, "kind": kind}, count)
 
 
-def _sums(ledger: LedgerReader, pipeline: str, flows: set[str]) -> Iterator[Sample]:
+def _sample_totals(ledger: LedgerReader, pipeline: str, flows: set[str]) -> Iterator[Sample]:
     failures, batches = Counter(dict.fromkeys(flows, 0)), Counter(dict.fromkeys(flows, 0))
     rows: Counter[tuple[str, str]] = Counter({(flow, kind): 0 for flow in flows for kind in _KINDS})
     for one in ledger.run_totals(pipeline):
@@ -122,7 +122,7 @@ def _sums(ledger: LedgerReader, pipeline: str, flows: set[str]) -> Iterator[Samp
             yield Sample("tidegauge_rows", {**labels, "kind": kind}, rows[flow, kind])
 
 
-def _events(ledger: LedgerReader, pipeline: str, flows: set[str]) -> Iterator[Sample]:
+def _sample_events(ledger: LedgerReader, pipeline: str, flows: set[str]) -> Iterator[Sample]:
     events: Counter[str] = Counter()
     aside = Counter(dict.fromkeys(flows, 0))
     for one in ledger.event_totals(pipeline):

@@ -1,6 +1,6 @@
-"""Change watermarks by hand: show what would follow, then do it in three steps.
+"""Changes watermarks by hand: previews the change, then makes it in three steps.
 
-Anyone can do the last two steps of one that was begun.
+Once an override was begun, any process can do the last two steps.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class OverrideResult:
 def preview(
     project: Project, selection: Sequence[str], request: OverrideRequest, *, stage: Stage | None = None
 ) -> list[OverridePreview]:
-    """What would happen, flow by flow; changes nothing.
+    """Show what would happen, by flow. Changes nothing.
 
-    Of a table with two stages a reset, a refresh and an undo mean both, the others only the first, unless
+    For a table with two stages, reset, refresh and undo mean both stages, the others only the first, unless
     `stage` says which.
-    A source that cannot be reached is no reason to refuse, except where only it can say what was meant:
-    what it would have counted is unknown then.
+    A source that cannot be reached is an error only if the request cannot be understood without it;
+    otherwise its row counts are unknown.
     """
     with open_ledger(project.ledger, create=False) as ledger:
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
@@ -70,11 +70,11 @@ def preview(
         with KnownSources(project, tuple(statuses)) as sources:
             recorded: dict[str, str | None] = {mark.flow: mark.source_id for mark in found}
             if isinstance(request, UndoLast):
-                # What was forgotten comes back, also while its table is not there.
+                # A forgotten flow can come back even if its table does not exist.
                 recorded |= {name: None for name, one in statuses.items() if one.undo and one.undo.forgot}
             choice = _choose(project, selection, sources, recorded, stage)
             if isinstance(request, Reset | Refresh):
-                # What cannot be read again is not thrown away.
+                # A flow whose table is gone could not be read again, so it is not reset.
                 for lost in choice.missing.values():
                     raise lost
             every = _choose(project, (), sources, recorded).all_flows
@@ -84,7 +84,7 @@ def preview(
                 open_flow(flow, resources).preview_override(request, statuses.get(flow.name), every, ledger)
                 for flow in chosen
             ]
-    # A document is about all its flows; those that stand there already need no new epoch.
+    # An import names all its flows; those already at their position need no new epoch.
     return [one for one in previews if not isinstance(request, Import) or not one.stands]
 
 
@@ -95,18 +95,18 @@ def _narrow(
     selection: Sequence[str],
     stage: Stage | None,
 ) -> Sequence[AnyFlow]:
-    """The flows of a selection that the request is about."""
+    """Return the flows of a selection that the request applies to."""
     match request:
         case Reset() | Refresh():
             return flows
         case UndoLast():
-            return _undoable(flows, statuses)
+            return _find_undoable(flows, statuses)
         case Import():
             return _find_imported(request, flows)
         case SetTo():
-            return flows if stage is not None else _nearest(flows)
+            return flows if stage is not None else _keep_first_stages(flows)
         case CopyOf():
-            chosen = flows if stage is not None else _nearest(flows)
+            chosen = flows if stage is not None else _keep_first_stages(flows)
             if len(chosen) > 1:
                 raise ConfigError(
                     f"{', '.join(selection)} means {len(chosen)} flows, and a copy goes to one",
@@ -117,14 +117,14 @@ def _narrow(
             assert_never(request)
 
 
-def _nearest(flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
-    """Of each table the flow nearest to its source; a flow that is asked for by itself is meant."""
+def _keep_first_stages(flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+    """Leave out flows whose upstream is among `flows`, which keeps each table's first selected stage."""
     names = {flow.name for flow in flows}
     return tuple(flow for flow in flows if flow.upstream not in names)
 
 
-def _undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> tuple[AnyFlow, ...]:
-    """Those with something to undo; all of them where there is none, so that each says so itself."""
+def _find_undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> tuple[AnyFlow, ...]:
+    """Return the flows with something to undo; if there is none, all, so that each raises its own error."""
 
     def has(flow: AnyFlow) -> bool:
         status = statuses.get(flow.name)
@@ -159,8 +159,8 @@ def _find_imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, 
 
 
 def name_preview(moves: Sequence[OverridePreview]) -> str:
-    """The same word as long as the same would happen to flows that have not moved. Rows that come and go in
-    the source meanwhile make no other."""
+    """Return a digest that changes if the previewed flows have moved or something else would happen to them,
+    but not if rows come or go in the source."""
     facts = [
         [move.name, move.kind, {name: to_json(one) for name, one in move.positions.items()},
          move.stand.fence, move.stand.plan_id, move.stand.done, len(move.dangers)]
@@ -170,7 +170,7 @@ def name_preview(moves: Sequence[OverridePreview]) -> str:
 
 
 def check_previewed(moves: Sequence[OverridePreview], previewed: str | None) -> None:
-    """Raises WrongState where something else was shown than would happen now. None: nobody asks."""
+    """Raise WrongState if `previewed`, a digest of `name_preview`, no longer fits. None: no check."""
     if previewed is not None and previewed != name_preview(moves):
         raise describe_moved(", ".join(move.name for move in moves[:3]) or "the flow")
 
@@ -183,9 +183,9 @@ def carry_out(
     tell: Listener | None = None,
     unmoved: bool = False,
 ) -> list[OverrideResult]:
-    """Do what was shown. A flow that cannot be changed is reported, and the others are changed.
+    """Make the previewed changes. An error of one flow is in its result, and does not stop the others.
 
-    `unmoved`: one that has moved since it was shown is not changed, but reported.
+    `unmoved`: a flow that has moved since the preview is not changed, and gets an error.
     """
     done: list[OverrideResult] = []
     with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
@@ -194,7 +194,7 @@ def carry_out(
             try:
                 output = open_flow(move.flow, resources).output
                 expected = move.stand if unmoved else None
-                epoch = _one(ledger, output, move, reason, tell or _nobody, expected)
+                epoch = _one(ledger, output, move, reason, tell or _ignore_event, expected)
                 done.append(OverrideResult(move, epoch))
             except TidegaugeError as error:
                 done.append(OverrideResult(move, None, error))
@@ -230,7 +230,7 @@ def _one(
 
 
 def _check_continues(ledger: LedgerReader, output: Output, flow: AnyFlow, kind: str) -> None:
-    """Refuse before anything is begun what the output could not open: nobody could ever finish it."""
+    """Raise before the override begins, if the output could not open its epoch: it could never be ended."""
     found: list[tuple[int, int]] = []
     if kind == "undo":
         undos = (status.undo for status in ledger.status(flow.pipeline, [flow.name]))
@@ -245,5 +245,5 @@ def _check_continues(ledger: LedgerReader, output: Output, flow: AnyFlow, kind: 
         )
 
 
-def _nobody(_: RunEvent) -> None:
+def _ignore_event(_: RunEvent) -> None:
     pass

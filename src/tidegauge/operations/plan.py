@@ -1,4 +1,4 @@
-"""What a run would do, found out the same way a run finds it out, and nothing kept."""
+"""Previews what a run would do, computed as a run does, without storing anything."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from tidegauge.spark.local_tasks import has_local_tasks
 class Preview:
     flow: str
     state: State
-    """PLANNED: there is work. SKIPPED: nothing new. Otherwise what an open plan is in."""
+    """PLANNED: there is work. SKIPPED: nothing new. Otherwise the state of the unfinished plan."""
     output: str
     draft: Draft | None = None
     done: int = 0
     error: TidegaugeError | None = None
     follows: str | None = None
-    """What comes before it and brings more."""
+    """A note about flows that run before this one and bring more rows, or hold it back."""
     held_back: bool = False
-    """A flow that it reads from cannot run."""
+    """Whether it waits for an upstream flow that cannot run."""
     upstreams: tuple[str, ...] = ()
-    """The flows whose outputs it reads."""
+    """Names of the flows whose outputs it reads."""
     fingerprint: str | None = None
-    """Of its transform."""
+    """Fingerprint of the transform, if there is one."""
     remarks: tuple[str, ...] = ()
-    """On its transform."""
+    """Notes about the transform."""
     moved_by: MovedBy | None = None
-    """Who will move its rows, as far as that is known; None for a plan that stands already."""
+    """What will move the rows, as far as known; None for an unfinished plan."""
 
     @property
     def rows(self) -> int:
@@ -63,7 +63,7 @@ class Preview:
 
     @property
     def counted(self) -> bool:
-        """Whether the rows are known before they are read."""
+        """Whether the number of rows is known before they are read."""
         return self.draft is None or all(batch.rows is not None for batch in self.draft.batches[self.done :])
 
     @property
@@ -72,7 +72,7 @@ class Preview:
 
     @property
     def brings(self) -> bool:
-        """Whether there is more for who reads from it, once it has run."""
+        """Whether downstream flows will have more to read after it has run."""
         return bool(self.batches or self.follows) or self.state is State.PLANNED
 
     @property
@@ -89,13 +89,13 @@ class Preview:
 
     @property
     def after(self) -> str:
-        return self._end("after")
+        return self._show_end("after")
 
     @property
     def upto(self) -> str:
-        return self._end("upto")
+        return self._show_end("upto")
 
-    def _end(self, which: str) -> str:
+    def _show_end(self, which: str) -> str:
         if self.draft is None or self.draft.inputs[0].window is None:
             return "—"
         return to_text(getattr(self.draft.inputs[0].window, which))
@@ -126,9 +126,9 @@ def preview(
     limit: int | None = None,
     remark: Callable[[str], object] | None = None,
 ) -> list[Preview]:
-    """One entry for each selected flow; a flow with an open plan shows what is left of that.
+    """Preview each selected flow; for a flow with an unfinished plan, what is left of the plan.
 
-    `remark` hears what the file says in vain, unless there is a selection.
+    `remark` is called with notes on parts of the file that have no effect, unless there is a selection.
     """
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         recorded = find_recorded(ledger, project.pipeline)
@@ -150,7 +150,7 @@ def preview(
         share_types(one.error for one in shown)
         shown += [_preview_view(view, resources) for view in choice.views]
         shown += [_preview_optimize(one, resources) for one in choice.optimizes]
-    return _with_followers(shown, every)
+    return _add_upstreams(shown, every)
 
 
 def _preview_one(
@@ -212,7 +212,7 @@ def _preview_view(spec: ViewFlow, resources: FlowResources) -> Preview:
 
 
 def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> Preview:
-    """What it would look at, and why some of it would be left alone, from the tables' logs."""
+    """Preview which tables would be compacted, and why others would not, from the tables' logs."""
     shown = Preview(spec.name, State.FAILED, "—", upstreams=spec.upstreams)
     said: list[str] = []
     left_alone: dict[str, list[str]] = {}
@@ -232,16 +232,16 @@ def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> Preview:
     return replace(shown, state=State.PLANNED if pays else State.SKIPPED, remarks=tuple(said))
 
 
-def _with_followers(shown: Sequence[Preview], flows: Sequence[GraphFlow]) -> list[Preview]:
-    """A flow that reads what another one here writes does so after it: what that brings is not there yet."""
+def _add_upstreams(shown: Sequence[Preview], flows: Sequence[GraphFlow]) -> list[Preview]:
+    """Complete each preview with what its upstream flows in `shown` will bring before it runs."""
     found = {one.flow: one for one in shown}
     above = {flow.name: [name for name in flow.upstreams if name in found] for flow in flows}
     for name in TopologicalSorter(above).static_order():
-        found[name] = _follow(found[name], [found[upper] for upper in above[name]])
+        found[name] = _add_upstream(found[name], [found[upper] for upper in above[name]])
     return [found[one.flow] for one in shown]
 
 
-def _follow(one: Preview, uppers: Sequence[Preview]) -> Preview:
+def _add_upstream(one: Preview, uppers: Sequence[Preview]) -> Preview:
     if one.error is not None and not isinstance(one.error, TableMissing | UnknownColumn):
         return one
     bad = next((upper for upper in uppers if upper.error is not None or upper.held_back), None)
@@ -252,7 +252,7 @@ def _follow(one: Preview, uppers: Sequence[Preview]) -> Preview:
     before = next((upper for upper in uppers if upper.brings), None)
     if before is None:
         return one
-    # What it reads may not even be there yet.
+    # A missing table or column may be made by the upstream flow.
     state = State.PLANNED if one.error else one.state
     said = f"what {before.flow} brings comes after that{f': {before.rows:,} rows' if before.rows else ''}"
     if isinstance(one.error, UnknownColumn):

@@ -1,4 +1,4 @@
-"""Keep in the history what a comparison found: what is proven of which flow, and since when."""
+"""Records in the history what a comparison of source and target found."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidegauge.ledger.open import Ledger
 from tidegauge.ledger.owner import this_process
 
 VERIFIED, DIFFERS = "verified", "differs"
-"""The events: source and target were compared, and are equal or not."""
+"""The events: source and target were compared, and are equal or differ."""
 
 
 def keep_proof(ledger: Ledger | EmptyLedger, pipeline: str, flow: str, found: Difference) -> str | None:
-    """One event, with the rows of the source. A comparison holds also where the ledger may only be read: then
-    the answer is what to say of it."""
+    """Record one event, with the number of source rows. Return None, or a note if the ledger cannot be
+    written: the comparison is valid all the same."""
     if isinstance(ledger, EmptyLedger):
         return None
     event = VERIFIED if found.equal else DIFFERS

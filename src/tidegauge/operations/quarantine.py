@@ -1,4 +1,4 @@
-"""Rows that expectations set aside: list them, take them up again, or discard them, with a reason."""
+"""Lists quarantined rows, checks them again, or discards them, with a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegauge.run.run import run
 
 @dataclass(frozen=True)
 class QuarantineResult:
-    """What became of a flow's rows."""
+    """What was done with a flow's quarantined rows."""
 
     before: SetAside
     left: int
@@ -37,7 +37,7 @@ class QuarantineResult:
 
 
 def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RowsAside]:
-    """Of the selected flows those that can have rows set aside."""
+    """Find the selected flows that can quarantine rows. Raises ConfigError if there are none."""
     with Sources() as sources:
         flows = choose(project, selection, sources).all_flows
         places = resources_for(project, flows, sources, debug=debug).delta_tables
@@ -51,12 +51,12 @@ def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> 
 
 
 def show(found: Sequence[RowsAside], *, examples: int = 0) -> list[SetAside]:
-    """Those that have rows set aside."""
+    """Return what is quarantined, without flows that have no such rows."""
     return [shown for one in found if (shown := one.show(examples)).rows]
 
 
 def discard(project: Project, found: Sequence[RowsAside], *, reason: str) -> list[QuarantineResult]:
-    """Delete the rows; the history keeps why."""
+    """Delete the rows, and record the reason in the history."""
     done: list[QuarantineResult] = []
     for one in found:
         before = one.show(0)
@@ -79,7 +79,7 @@ def replay(
     tell: Listener,
     stop: threading.Event,
 ) -> list[QuarantineResult]:
-    """Look at the rows again under what is expected today: those that pass reach the target."""
+    """Check the rows again with the current expectations; those that pass go to the target."""
     done: list[QuarantineResult] = []
     for one in found:
         before = one.show(0)
@@ -114,7 +114,7 @@ def _replay(project: Project, one: RowsAside, reason: str, tell: Listener, stop:
         raise error
     if not any(flow.batches for flow in report.flows):
         raise WrongState(f"{name}: nothing was read again", hint="run it, then replay once more")
-    # What is still not as expected was set aside again, under the epoch that has just begun.
+    # Rows that fail again were quarantined again, under the epoch that has just begun.
     one.discard(reason, before_epoch=result.epoch)
 
 

@@ -1,4 +1,4 @@
-"""Bring watermarks back from the outputs, each of which keeps the windows of what was committed there."""
+"""Restores watermarks from the outputs, each of which stores the windows that were committed to it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _PARALLEL = 8
 
 @dataclass(frozen=True)
 class RebuildPreview:
-    """One flow as its output shows it, beside what the ledger has."""
+    """Where a flow stands according to its output, and according to the ledger."""
 
     flow: str
     epoch: int = 0
     seq: int = 0
     marks: Mapping[str, Recalled] = field(default_factory=dict)
-    """By input."""
+    """The output's watermarks by input."""
     has: Mapping[str, Position | None] = field(default_factory=dict)
-    """Where the ledger's watermarks are, by input."""
+    """The ledger's watermarks by input."""
     stands: tuple[int, int] = (0, 0)
     """Epoch and batch in the ledger."""
     notes: tuple[str, ...] = ()
@@ -80,9 +80,9 @@ class RebuildPreview:
 
 
 def preview(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RebuildPreview]:
-    """What every output says, and whether the ledger can be brought there; changes nothing.
+    """Show where every output stands, and whether the ledger can be set to it. Changes nothing.
 
-    An error of one flow is that flow's result, and stops no other.
+    An error of one flow is in its result, and does not stop the others.
     """
     with open_ledger(project.ledger, create=False) as ledger:
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
@@ -110,11 +110,11 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
         except TidegaugeError as error:
             return replace(recorded, error=error)
 
-    return [*_faults(choice), *_side_by_side(choice.all_flows, preview_one)]
+    return [*_report_faults(choice), *_run_parallel(choice.all_flows, preview_one)]
 
 
 def carry_out(project: Project, found: Sequence[RebuildPreview], *, reason: str) -> list[RebuildPreview]:
-    """Write what was shown, one flow after the other; one that cannot be changed does not stop the others."""
+    """Write the previewed watermarks. An error of one flow is in its result, and does not stop the others."""
     done: list[RebuildPreview] = []
     with open_ledger(project.ledger, create=True) as ledger:
         for one in found:
@@ -138,7 +138,7 @@ def carry_out(project: Project, found: Sequence[RebuildPreview], *, reason: str)
 
 
 def _check(found: RebuildPreview, status: FlowStatus | None) -> RebuildPreview:
-    """Refuse what the ledger would refuse."""
+    """Add the error that the ledger would raise, if it would refuse the rebuild."""
     error: TidegaugeError | None = None
     if found.stands > (found.epoch, found.seq):
         error = ledger_ahead_error(found.flow, found.stands, (found.epoch, found.seq))
@@ -154,11 +154,11 @@ def _check(found: RebuildPreview, status: FlowStatus | None) -> RebuildPreview:
     return replace(found, error=error) if error else found
 
 
-def _faults(choice: Selection) -> list[RebuildPreview]:
+def _report_faults(choice: Selection) -> list[RebuildPreview]:
     return [RebuildPreview(name, error=error) for name, error in choice.faults]
 
 
-def _side_by_side(flows: Sequence[AnyFlow], one: Callable[[AnyFlow], RebuildPreview]) -> list[RebuildPreview]:
+def _run_parallel(flows: Sequence[AnyFlow], one: Callable[[AnyFlow], RebuildPreview]) -> list[RebuildPreview]:
     if not flows:
         return []
     with ThreadPoolExecutor(min(_PARALLEL, len(flows))) as pool:

@@ -1,4 +1,4 @@
-"""Begin tables again at the beginning, with nothing left of what was there: the first half of a full refresh.
+"""Sets tables back to the beginning and empties them: the first half of a full refresh.
 
 The second half is an ordinary run.
 """
@@ -26,23 +26,23 @@ from tidegauge.run.suspended import find_suspension
 def preview(
     project: Project, selection: Sequence[str], *, stage: Stage | None = None
 ) -> list[OverridePreview]:
-    """What would be read again, and what would be emptied; both stages of a table unless one is named."""
-    return _with_notes(project, override.preview(project, selection, Refresh(), stage=stage))
+    """Show what would be read again and emptied, for both stages of a table unless `stage` names one."""
+    return _add_notes(project, override.preview(project, selection, Refresh(), stage=stage))
 
 
 def refresh(
     project: Project, moves: Sequence[OverridePreview], *, reason: str, tell: Listener | None = None
 ) -> list[OverrideResult]:
-    """Do what was shown, the stage nearest to the source first.
+    """Set the previewed flows back, upstream flows first.
 
-    In the other order a runner that comes between the two would load the old epoch of the lake into the
-    target just emptied. A table whose first stage cannot begin again keeps its target as it is. So does one
-    that could not be filled again: that is checked once more here, for a person may take his time to answer.
+    In the other order a runner that comes between could load the lake's old epoch into the target that was
+    just emptied. A flow stays as it is if its upstream could not be set back, or if it could not be filled
+    again: this is checked once more, because time has passed since the preview.
     """
     done: list[OverrideResult] = []
     why = _find_unfillable(project, moves)
     failed: set[str] = set()
-    for move in _nearest_first(moves):
+    for move in _sort_by_upstream(moves):
         if move.name in why:
             done.append(OverrideResult(move, None, why[move.name]))
             failed.add(move.name)
@@ -63,8 +63,8 @@ def refresh(
     return done
 
 
-def _nearest_first(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
-    """In such an order that a flow comes after those that it reads from."""
+def _sort_by_upstream(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
+    """Sort so that each flow comes after those that it reads from."""
     found: list[OverridePreview] = []
     left = list(moves)
     while left:
@@ -76,9 +76,9 @@ def _nearest_first(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
 
 
 def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict[str, TidegaugeError]:
-    """By flow, why it cannot be filled again; it is left as it is then.
+    """Return, by flow, why it could not be filled again after being emptied.
 
-    A flow that reads from one that begins again too is filled by that one, and not asked.
+    A flow is not checked if its upstream is refreshed too, because the upstream will fill it.
     """
     anew = {move.name for move in moves}
     found: dict[str, TidegaugeError] = {}
@@ -101,8 +101,8 @@ def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict
     return found
 
 
-def _with_notes(project: Project, moves: Sequence[OverridePreview]) -> list[OverridePreview]:
-    """The previews; one that cannot be carried out has only the reason as its note."""
+def _add_notes(project: Project, moves: Sequence[OverridePreview]) -> list[OverridePreview]:
+    """Return the previews; one that cannot be carried out gets the reason as its only note."""
     why = _find_unfillable(project, moves)
     return [replace(move, notes=(why[move.name].message,)) if move.name in why else move for move in moves]
 

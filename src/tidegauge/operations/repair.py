@@ -1,4 +1,4 @@
-"""Move just the rows in which a source and its warehouse differ; the watermark stays where it is."""
+"""Moves only the rows that differ between a source and its warehouse; the watermark stays where it is."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tidegauge.run.run import open_runner
 
 @dataclass(frozen=True)
 class Repair:
-    """What would be moved of one table."""
+    """What a repair would move and delete for one table."""
 
     flow: TableFlow
     unlike: Unlike
     deletes: bool
     unfinished: str | None = None
-    """The plan that is ended first, in words."""
+    """Description of the plan that has to end first, if there is one."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Repair:
 
     @property
     def counted(self) -> str:
-        """For the history."""
+        """The counts in words, for the history."""
         found = self.unlike.difference
         extra = f"{found.extra} extra {'deleted' if self.deletes else 'left'}"
         return f"{found.missing} missing, {found.different} different, {extra}"
@@ -93,7 +93,7 @@ class Repair:
 def preview(
     project: Project, selection: Sequence[str], *, deletes: bool, tell: Listener | None = None
 ) -> list[Repair]:
-    """What would be moved, table by table; changes nothing."""
+    """Show what would be moved, by table. Changes nothing."""
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
         flows = _choose(project, selection, sources, find_recorded(ledger, project.pipeline))
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
@@ -118,9 +118,9 @@ def run_repair(
     stop: threading.Event,
     debug: bool = False,
 ) -> RunReport:
-    """Do what was shown, under the flow's claim; what is wrong is looked for again there.
+    """Carry out the previewed repairs. Under each flow's claim, the differences are searched again.
 
-    Each flow first ends the plan that an earlier run left of it. A repair that stops half-way is such a plan.
+    Each flow first ends the plan that an earlier run or repair left unfinished.
     """
     options = RunOptions(tuple(one.name for one in found), debug=debug)
     shown = {one.name: one.unlike for one in found}
@@ -137,8 +137,8 @@ def run_repair(
 
 
 def _find_extracted(ledger: LedgerReader, flow: TableFlow) -> tuple[int, int]:
-    """Where the first stage stands. Raises WrongState while it has a plan: what that has read, before the
-    source was mended, may be loaded after the repair."""
+    """Return the epoch and batch of the flow's extract. Raises WrongState while the extract has a plan, which
+    may have read rows before they were corrected and bring them after the repair."""
     if flow.upstream is None:
         return 0, 0
     if any(one.plan is not None for one in ledger.status(flow.pipeline, [flow.upstream])):
@@ -152,8 +152,8 @@ def _find_extracted(ledger: LedgerReader, flow: TableFlow) -> tuple[int, int]:
 
 
 def _judge(ledger: LedgerReader, flow: TableFlow, before: tuple[int, int], report: FlowReport) -> FlowReport:
-    """A plan is in the ledger before anything is read for it. So an extract that began to read before the
-    repair did, and after it was looked for, has a plan or another batch by now."""
+    """Make the report a failure if the extract ran meanwhile. A plan is in the ledger before anything is read
+    for it, so an extract that began since `before` has a plan or another batch by now."""
     if report.error is not None:
         return report
     try:
@@ -175,7 +175,7 @@ def _judge(ledger: LedgerReader, flow: TableFlow, before: tuple[int, int], repor
 def _choose(
     project: Project, selection: Sequence[str], sources: Sources, recorded: RecordedFlows
 ) -> list[TableFlow]:
-    """Of each table the flow that ends where people read it."""
+    """Choose the last flow of each table: the one whose output people read."""
     choice = choose(project, selection, sources, recorded=recorded)
     for error in (*(error for _, error in choice.faults), *choice.missing.values()):
         raise error

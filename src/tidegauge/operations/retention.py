@@ -1,4 +1,4 @@
-"""How near the flows between Delta tables are to losing versions that they have not read yet."""
+"""How close the flows between Delta tables are to losing versions that they have not read yet."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 class Notice:
     text: str
     over: bool = False
-    """What was not read yet is gone, or may go any time."""
+    """Whether unread versions are gone, or may be removed any time."""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """How long one input of a flow may still wait before versions that it has not read may vanish."""
+    """How long one input of a flow can wait before versions that it has not read may be removed."""
 
     flow: str
     input: str
     table: str
     read: int | None = None
-    """The last version that was read."""
+    """The last version that was read; None: none yet."""
     unread: int | None = None
-    """The first that was not."""
+    """The first version that was not read; None: all are read, or not known."""
     left: timedelta | None = None
-    """Of the whole time if all is read; None: nobody can say."""
+    """The time left; all of `kept` if all versions are read. None: not known."""
     kept: timedelta | None = None
-    """The whole time."""
+    """How long the table keeps a version."""
     remark: str = ""
-    """Why nobody can say."""
+    """Why `left` is not known."""
     notice: Notice | None = None
 
     @property
@@ -55,14 +55,14 @@ class Margin:
 
 
 def warnings(project: Project, ledger: LedgerReader) -> dict[str, list[str]]:
-    """By flow; one that is in no danger has no entry."""
+    """Return warnings by flow; a flow in no danger has no entry."""
     return {flow: [one.text for one in found] for flow, found in notices(project, ledger).items()}
 
 
 def notices(
     project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
 ) -> dict[str, list[Notice]]:
-    """The same, with what is over told apart."""
+    """Return notices by flow, which also say whether it is too late; a flow in no danger has no entry."""
     found: dict[str, list[Notice]] = {}
     for one in find_margins(project, ledger, delta_flows):
         if one.notice is not None:
@@ -73,10 +73,10 @@ def notices(
 def find_margins(
     project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
 ) -> list[Margin]:
-    """Of every input that is read version by version. Reads the logs of all at once, and starts no Spark.
+    """Return the margin of every input that is read by versions. Reads all logs in parallel, without Spark.
 
-    An input by a name is looked up only where a session is there already; an input whose log cannot be read
-    is a notice of its own.
+    A table known only by name is looked up only if a Spark session exists already. A log that cannot be read
+    is a notice too.
     """
     wanted = project.delta_flows if delta_flows is None else delta_flows
     marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
@@ -141,7 +141,7 @@ def _measure(
         return _note(margin, f"version {gone} of {table}, not read yet, is gone", over=True)
     try:
         left, kept = unread(answer, after, now), kept_for(answer.properties)
-    except TidegaugeError as error:  # a retention that Delta itself would not understand
+    except TidegaugeError as error:  # a retention that Delta itself could not parse
         return _note(margin, f"{table}: {error.message}")
     if left is None:
         return replace(margin, left=kept, kept=kept)

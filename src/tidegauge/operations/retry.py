@@ -1,4 +1,4 @@
-"""Finish the plans that failed, and make no new ones."""
+"""Finishes plans that failed, and makes no new ones."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.run import open_runner
 
 RETRIED = "retried"
-"""The event: somebody asked for it by hand, and said why."""
+"""The event for a retry that a person started with a reason."""
 
 
 def retry(
     project: Project, options: RunOptions, *, tell: Listener, stop: threading.Event, reason: str | None = None
 ) -> RunReport:
-    """The selected flows' plans that failed or were left, each with the windows that it froze.
+    """Run the selected flows' failed or abandoned plans, with their frozen windows.
 
-    A plan that another runner is at work on has not failed. A reason is kept in the history, of each flow
-    that has a plan to end.
+    Plans that another runner is working on are left alone. A reason is recorded in the history of each flow
+    that has a plan to finish.
     """
     with open_runner(project, options, tell=tell, stop=stop) as runner:
         recorded = find_recorded(runner.ledger, project.pipeline)

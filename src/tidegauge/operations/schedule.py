@@ -1,4 +1,4 @@
-"""Run flows when they are due, in the foreground, until somebody asks to stop."""
+"""Runs flows when they are due, in the foreground, until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tidegauge.run.options import RunOptions
 from tidegauge.spark.warm import WarmSpark
 
 BEAT = 60.0
-"""Seconds between two signs of life, and at most between two looks at the ledger."""
+"""Seconds between two heartbeats, and the most between two looks at the ledger."""
 _NAP = 0.2
-"""Seconds between two looks at runs that are under way."""
+"""Seconds between two checks whether a run has ended."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds until a ledger that did not answer is asked again; each time twice as many."""
+"""Seconds until a ledger that did not answer is asked again: from the first to the longest, doubling."""
 _JUMP = timedelta(minutes=1)
 
 
 @dataclass
 class SchedulerState:
-    """What a scheduler knows of itself, for whoever asks after its health. One writer, the scheduler."""
+    """What a scheduler knows about itself, for its health page. Only the scheduler writes it."""
 
     next: datetime | None = None
     last: TickResult | None = None
@@ -42,16 +42,16 @@ class SchedulerState:
     missed: int = 0
     failed: int = 0
     failing: dict[str, int] = field(default_factory=dict)
-    """By schedule, how many of its times in a row went wrong."""
+    """Number of failed times in a row, by schedule."""
     looked: float = field(default_factory=time.monotonic)
-    """When the ledger last answered, by this process's own clock."""
+    """When the ledger last answered, on this process's monotonic clock."""
     trouble: str | None = None
-    """Why it does not answer now."""
+    """Why the ledger does not answer now; None if it does."""
 
 
 class Scheduler:
-    """Of several on one ledger each time goes to one. Due times and who has which are the ledger's: its clock
-    counts, and a process that dies loses nothing but the time it takes to notice."""
+    """Runs the project's schedules. Of several schedulers on one ledger, one gets each due time. The ledger
+    decides, by its clock; if a scheduler dies, others take over as soon as they notice."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Scheduler:
         stop: threading.Event,
         most: int | None = None,
     ) -> None:
-        """`most`: how many times to run for, and then end. Raises ConfigError where nothing is scheduled."""
+        """`most`: end after this many due times. Raises ConfigError if the project has no schedule."""
         self._project = project
         self._parts = find_scheduled(project)
         if not self._parts:
@@ -87,7 +87,7 @@ class Scheduler:
         self._seen: tuple[datetime, float] | None = None
 
     def run(self) -> SchedulerState:
-        """Raises SchedulersDisagree, and whatever the ledger says that will not mend itself."""
+        """Run until stopped. Raises SchedulersDisagree, and ledger errors that a retry cannot solve."""
         for part in self._parts:
             self._say(f"{part.schedule}: {', '.join(part.names)}")
         named = {name for part in self._parts for name in part.names}
@@ -120,7 +120,7 @@ class Scheduler:
             self._sleep(wait)
 
     def _sleep(self, seconds: float) -> None:
-        """Until then, until somebody asks to stop, or until a run has ended."""
+        """Sleep for so long, but wake up if asked to stop or if a run has ended."""
         end = time.monotonic() + seconds
         while not self._stop.is_set() and (left := end - time.monotonic()) > 0:
             if self.state.trouble is None and any(one.done() for one in self._running.values()):
@@ -128,7 +128,7 @@ class Scheduler:
             self._stop.wait(min(left, _NAP) if self._running else left)
 
     def _look(self, ledger: Ledger, pool: ThreadPoolExecutor) -> float:
-        """Begin what is due; how many seconds to sleep."""
+        """Begin what is due; return how many seconds to sleep."""
         self._gather(ledger)
         if not self._running:
             self._renew_spark()
@@ -158,19 +158,19 @@ class Scheduler:
         if self._is_enough():
             self._next[name] = part.schedule.next(now)
             return
-        # Until the ledger has answered, it is not known what is next.
+        # The next time is unknown until the ledger has answered.
         self._next.pop(name, None)
         if name not in self._running:
-            # A run in our name that we know nothing of: the ledger's answer was lost.
+            # If the ledger has a run in this scheduler's name, its answer was lost: the run does not exist.
             dead = (*dead, mine)
         tick = ledger.take_tick(self._project.pipeline, part.schedule, owner=mine, dead=dead)
         self._next[name] = part.schedule.next(now)
         self.state.skipped += tick.skipped
         self.state.missed += tick.missed
         if tick.skipped:
-            self._say(f"{name}: {_times(tick.skipped)} passed over: the run before is still under way")
+            self._say(f"{name}: {_count_times(tick.skipped)} passed over: the run before is still under way")
         if tick.missed:
-            self._say(f"{name}: {_times(tick.missed)} missed; catch_up: {part.schedule.catch_up}")
+            self._say(f"{name}: {_count_times(tick.missed)} missed; catch_up: {part.schedule.catch_up}")
         if tick.at is None:
             return
         self._taken += 1
@@ -186,16 +186,16 @@ class Scheduler:
         )
 
     def _gather(self, ledger: Ledger) -> None:
-        """Take note of the runs that have ended."""
+        """Collect the results of runs that have ended, and report them to the ledger."""
         schedules = {str(part.schedule): part.schedule for part in self._parts}
         for name in [name for name, future in self._running.items() if future.done()]:
             result = self._running[name].result()
             if not result.stopped:
-                # Before it is forgotten here: if the ledger does not answer, it is told at the next look.
+                # Before `del`, so that it is repeated at the next look if the ledger does not answer.
                 ledger.end_tick(self._project.pipeline, schedules[name], owner=self._me.owner)
             del self._running[name]
             self._note(name, result)
-            # Under `catch_up: all` the next time is waiting.
+            # With `catch_up: all` the next time may be due already.
             self._next.pop(name, None)
 
     def _note(self, name: str, result: TickResult) -> None:
@@ -217,7 +217,7 @@ class Scheduler:
         )
 
     def _notice_jump(self, now: datetime) -> bool:
-        """Whether the ledger's clock was set since the last look; what is next is to be found anew then."""
+        """Whether the ledger's clock jumped since the last look: due times have to be computed again."""
         before, self._seen = self._seen, (now, time.monotonic())
         if before is None:
             return False
@@ -238,10 +238,10 @@ class Scheduler:
         return self._most is not None and self._taken >= self._most
 
     def _finish(self, ledger: Ledger) -> None:
-        """Wait for what is under way, which was asked to stop, and leave."""
+        """Wait for running flows, which were asked to stop, and tell the ledger that this scheduler ends."""
         for future in self._running.values():
             while not future.done():
-                # In short naps: a signal may reach any thread, and only an awake main thread acts on it.
+                # Short naps, because only an awake main thread handles signals.
                 time.sleep(_NAP / 4)
         try:
             self._gather(ledger)
@@ -250,5 +250,5 @@ class Scheduler:
             self._say(f"the ledger was not told that this scheduler ends: {error.message}")
 
 
-def _times(count: int) -> str:
+def _count_times(count: int) -> str:
     return "1 time" if count == 1 else f"{count:,} times"

@@ -1,4 +1,4 @@
-"""A scheduler's health over HTTP, for whoever watches the process."""
+"""A scheduler's health over HTTP, for monitoring."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tidegauge.operations.schedule import BEAT, SchedulerState
 
 _SILENT = 3 * BEAT
 _PLACE = "127.0.0.1"
-"""Nobody else's business; a container or a proxy can open it to others."""
+"""Only this machine; a container or a proxy can open it to others."""
 
 
 def describe_health(state: SchedulerState) -> tuple[int, dict[str, Any]]:
-    """The HTTP status and the document: 503 while a schedule's last run failed, or the ledger is silent."""
+    """Return HTTP status and document; 503 while a schedule's last run failed or the ledger is silent."""
     silent = time.monotonic() - state.looked
     failing = {name: count for name, count in state.failing.items() if count}
     ok = not failing and silent < _SILENT and state.trouble is None
@@ -42,15 +42,15 @@ def describe_health(state: SchedulerState) -> tuple[int, dict[str, Any]]:
 
 @contextmanager
 def serve_health(state: SchedulerState, port: int | None) -> Iterator[int | None]:
-    """Answer `GET /health` on this port of this machine while the block runs; 0 is any free one.
+    """Answer `GET /health` on this machine's port during the block; gives the port, and 0 picks a free one.
 
-    Raises ConfigError where the port is taken.
+    `port` None: do nothing. Raises ConfigError if the port is taken.
     """
     if port is None:
         yield None
         return
     try:
-        server = ThreadingHTTPServer((_PLACE, port), _handler(state))
+        server = ThreadingHTTPServer((_PLACE, port), _make_handler(state))
     except OSError as error:
         raise ConfigError(
             f"nothing can listen at {_PLACE}:{port}: {error.strerror}", hint="choose another --health-port"
@@ -66,7 +66,7 @@ def serve_health(state: SchedulerState, port: int | None) -> Iterator[int | None
         thread.join()
 
 
-def _handler(state: SchedulerState) -> type[BaseHTTPRequestHandler]:
+def _make_handler(state: SchedulerState) -> type[BaseHTTPRequestHandler]:
     class _Health(BaseHTTPRequestHandler):
         timeout = 10
 
@@ -83,7 +83,7 @@ def _handler(state: SchedulerState) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """A probe every few seconds is not worth a line each."""
+            """Log nothing, because probes come every few seconds."""
 
     return _Health
 

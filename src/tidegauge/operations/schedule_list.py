@@ -1,4 +1,4 @@
-"""What is due when, what is suspended, and which schedulers are there. No source is asked."""
+"""Lists what is due when, what is suspended, and which schedulers run. Asks no source."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ListedSchedule:
     names: tuple[str, ...]
     next: tuple[datetime, ...]
     ticks: ScheduleTicks | None
-    """None: no scheduler has seen it yet."""
+    """What the ledger knows about it; None: no scheduler has run for it yet."""
 
     def local(self, moment: datetime) -> datetime:
-        """In the schedule's own zone."""
+        """Convert a time (UTC) to the schedule's own time zone."""
         return moment.replace(tzinfo=UTC).astimezone(ZoneInfo(self.schedule.timezone))
 
     def to_json(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class ListedSchedule:
 class Listing:
     schedules: tuple[ListedSchedule, ...]
     suspended: dict[str, Suspension]
-    """By flow; `*` is the pipeline."""
+    """Suspensions by flow; `*` is the pipeline."""
     schedulers: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

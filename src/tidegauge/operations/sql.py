@@ -1,4 +1,4 @@
-"""`tidegauge sql`: ask any ledger in SQL, whatever store it is kept in. Reads only."""
+"""`tidegauge sql`: queries any ledger in SQL, whatever its store. Only reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Answer:
 
 
 def ask_ledger(project: Project, statement: str) -> Answer:
-    """What a query gives over the ledger's tables and views. Raises ConfigError for what is no query."""
+    """Run a query over the ledger's tables and views. Raises ConfigError if it is no query, or fails."""
     import duckdb
 
     names = _find_tables(statement)
@@ -32,7 +32,7 @@ def ask_ledger(project: Project, statement: str) -> Answer:
 
 
 def list_columns(project: Project) -> Answer:
-    """What can be asked for: every table and view with its columns."""
+    """List every table and view that can be queried, with its columns."""
     described = "SELECT table_name, string_agg(column_name, ', ' ORDER BY ordinal_position)" + (
         " FROM information_schema.columns GROUP BY table_name ORDER BY table_name"
     )
@@ -41,7 +41,7 @@ def list_columns(project: Project) -> Answer:
 
 
 def _find_tables(statement: str) -> frozenset[str]:
-    """The tables that a query names, in lower case."""
+    """Return the tables that a query names, in lower case."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError

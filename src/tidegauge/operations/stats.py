@@ -1,4 +1,4 @@
-"""What the ledger's runs add up to: by flow, or day by day."""
+"""Statistics of the ledger's runs, by flow or by day."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ENDS = (State.SUCCESS, State.SKIPPED, State.FAILED)
 class FlowStats:
     flow: str
     runs: int
-    """That ended: well, with nothing new, or failed."""
+    """Number of ended runs: successful, with nothing new, or failed."""
     failures: int
     error_rate: float
     rows: int
-    """Written by all of them."""
+    """Number of rows written by all runs."""
     median_seconds: float | None
-    """Of runs that went well and had something to do; None: there was none."""
+    """Median duration of the successful runs that had something to do; None: there were none."""
     last_seconds: float | None
     last_run: datetime
     lag_seconds: float | None
@@ -38,7 +38,7 @@ class FlowStats:
 
 @dataclass(frozen=True)
 class DayStats:
-    """A day's runs, under the names of the query that people have for a control table."""
+    """A day's runs, with the column names of the usual query on a hand-made control table."""
 
     sync_date: date
     total_runs: int
@@ -46,7 +46,7 @@ class DayStats:
     failed_count: int
     total_inserted: int | None
     total_updated: int | None
-    """None, as in `total_inserted`, where no run of the day knows its count."""
+    """Number of updated rows; like `total_inserted` None if no run of the day knows its count."""
     avg_duration_sec: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -54,14 +54,14 @@ class DayStats:
 
 
 def collect_flow_stats(project: Project, selection: Sequence[str], span: timedelta) -> list[FlowStats]:
-    """Of the flows that ran in this time, in name order."""
+    """Return statistics of the flows that ran in this time span, in name order."""
     now, flows = summarize_flows(project, selection)
     lags = {one.flow: one.lag_seconds for one in flows}
     return add_up_flows(_runs(project, selection, now - span), lags)
 
 
 def collect_daily_stats(project: Project, selection: Sequence[str], span: timedelta) -> list[DayStats]:
-    """Whole days in UTC, today's too, the newest first."""
+    """Return statistics by whole days in UTC, including today, newest first."""
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
     first = (now - span + timedelta(days=1)).date()
@@ -69,7 +69,7 @@ def collect_daily_stats(project: Project, selection: Sequence[str], span: timede
 
 
 def add_up_flows(runs: Iterable[RunRecord], lags: dict[str, float | None]) -> list[FlowStats]:
-    """The runs of each flow come newest first."""
+    """Add up runs by flow; the runs of each flow must come newest first."""
     by_flow: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.state in _ENDS:
@@ -82,7 +82,7 @@ def add_up_days(runs: Iterable[RunRecord]) -> list[DayStats]:
     for run in runs:
         if run.state in _ENDS:
             by_day.setdefault(run.started_at.date(), []).append(run)
-    return [_day(day, by_day[day]) for day in sorted(by_day, reverse=True)]
+    return [_add_up_day(day, by_day[day]) for day in sorted(by_day, reverse=True)]
 
 
 def seconds_of(run: RunRecord) -> float | None:
@@ -105,7 +105,7 @@ def _one(flow: str, runs: Sequence[RunRecord], lag: float | None) -> FlowStats:
     )
 
 
-def _day(day: date, runs: Sequence[RunRecord]) -> DayStats:
+def _add_up_day(day: date, runs: Sequence[RunRecord]) -> DayStats:
     seconds = [took for run in runs if (took := seconds_of(run)) is not None]
     failed = sum(run.state is State.FAILED for run in runs)
     return DayStats(
@@ -113,13 +113,13 @@ def _day(day: date, runs: Sequence[RunRecord]) -> DayStats:
         total_runs=len(runs),
         success_count=len(runs) - failed,
         failed_count=failed,
-        total_inserted=_sum(run.rows_inserted for run in runs),
-        total_updated=_sum(run.rows_updated for run in runs),
+        total_inserted=_sum_known(run.rows_inserted for run in runs),
+        total_updated=_sum_known(run.rows_updated for run in runs),
         avg_duration_sec=round(fmean(seconds), 3) if seconds else None,
     )
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum_known(counts: Iterable[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

@@ -1,4 +1,4 @@
-"""Where every flow stands, by what the ledger says. No source is asked, and no Spark started."""
+"""Where every flow stands, according to the ledger. Asks no source and starts no Spark."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ class FlowSummary:
     state: State
     watermarks: dict[str, Position | None]
     checked: dict[str, Position | None]
-    """How far each input was looked at, which on an idle table is further than its watermark."""
+    """How far each input was looked at; on an idle table that is further than its watermark."""
     lag_seconds: float | None
     last_run: RunRecord | None
     holder: str | None
     lease_until: datetime | None
     override: str | None = None
-    """What somebody began to change by hand, and did not end."""
+    """The kind of override that was begun and not ended, if there is one."""
     in_file: bool = True
-    """Whether the project file still names it."""
+    """Whether the project file still names the flow."""
     suspended: Suspension | None = None
-    """By itself, or with the whole pipeline."""
+    """The suspension of the flow or of the whole pipeline, if there is one."""
     batches_there: int | None = None
-    """Of a flow that reads a lake: how many batches the lake has, by the ledger."""
+    """For a flow that reads a lake: how many batches the lake has, according to the ledger; else None."""
     rows_waiting: int = 0
-    """Rows dated past the source's clock, as of the last look at it."""
+    """Number of rows dated past the source's clock, when it was last looked at."""
     abandoned: bool = False
-    """It is RUNNING, and its runner is gone or let the lease run out: the next run takes over."""
+    """Whether it is RUNNING but its runner is gone or its lease has expired: the next run takes over."""
 
     @property
     def seconds(self) -> float | None:
-        """That the last run took; None while it is under way."""
+        """Duration of the last run; None while it runs, or if there was none."""
         run = self.last_run
         return (
             None if run is None or run.ended_at is None else (run.ended_at - run.started_at).total_seconds()
@@ -65,7 +65,7 @@ class FlowSummary:
 
     @property
     def reads_versions(self) -> bool:
-        """Whether it reads Delta tables, by names of its own."""
+        """Whether it reads Delta tables, whose input names do not follow from the flow's name."""
         return any(isinstance(position, VersionPosition) for position in self.watermarks.values())
 
     @property
@@ -117,9 +117,9 @@ class FlowSummary:
 
 
 def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[FlowSummary]]:
-    """The store's clock, and the flows of another pipeline of the ledger. Raises ConfigError if it has no
-    such pipeline."""
-    # Brings all of the tracker: who looks at his own pipeline does without.
+    """Return the store's time, and the flows of another pipeline of the ledger. Raises ConfigError if there
+    is no such pipeline."""
+    # Imported here because it imports the whole tracker, which is not needed for the project's own pipeline.
     from tidegauge.operations.tracked import check_pipeline
 
     with open_ledger(project.ledger, create=False) as ledger:
@@ -134,7 +134,7 @@ def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[Flow
 
 
 def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetime, list[FlowSummary]]:
-    """The store's clock, and the flows that are selected."""
+    """Return the store's time, and the selected flows."""
     selection = spread(project, selection)
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
@@ -159,14 +159,14 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
 
 
 def _count_batches(flow: str, marks: Mapping[str, Sequence[Watermark]]) -> int | None:
-    """What the extract of its table has brought into the lake, where this is the load."""
+    """For a load, return how many batches the table's extract has written to the lake; else None."""
     if stage_of(flow) is not Stage.LOAD:
         return None
     return max((mark.seq for mark in marks.get(stage_flow(table_of(flow), Stage.EXTRACT), ())), default=None)
 
 
 def is_hidden(status: FlowStatus, marks: Sequence[Watermark]) -> bool:
-    """Forgotten, and not tried again since."""
+    """Whether the flow was forgotten and has not run since."""
     undo, run = status.undo, status.last_run
     if undo is None or undo.kind != FORGET or marks or status.plan is not None:
         return False
@@ -174,7 +174,7 @@ def is_hidden(status: FlowStatus, marks: Sequence[Watermark]) -> bool:
 
 
 def is_named(project: Project, flow: str) -> bool:
-    """Whether the file means the flow, if its table is there."""
+    """Whether the project file names the flow, by a pattern too. Does not check that its table exists."""
     if any(delta_flow.name == flow for delta_flow in project.delta_flows):
         return True
     for sync in project.syncs:
@@ -185,7 +185,7 @@ def is_named(project: Project, flow: str) -> bool:
 
 
 def is_held(status: FlowStatus, now: datetime) -> bool:
-    """Whether a runner is at work on it, as far as the ledger and this machine can tell."""
+    """Whether a runner is working on the flow, as far as the ledger and this machine can tell."""
     return (
         status.state is State.RUNNING
         and status.owner is not None
@@ -220,7 +220,7 @@ def suspension_to_json(suspended: Suspension) -> dict[str, Any]:
 
 
 def spread(project: Project, selection: Sequence[str]) -> list[str]:
-    """The words of a selection with `tag:` and `+` written out, as far as the file alone knows them."""
+    """Replace `tag:` and `+` words of a selection by names and patterns, using the project file alone."""
     words: list[str] = []
     for word in selection:
         bare = word.strip("+")
@@ -233,7 +233,7 @@ def spread(project: Project, selection: Sequence[str]) -> list[str]:
 
 
 def is_wanted(flow: str, selection: Sequence[str]) -> bool:
-    """By the flow's name, or by its table's, which means both its stages."""
+    """Whether a selection means the flow, by its name or by its table's, which means both stages."""
     return not selection or any(
         name == word or fnmatchcase(name, word) or name.endswith(f".{word}")
         for word in selection
@@ -242,14 +242,14 @@ def is_wanted(flow: str, selection: Sequence[str]) -> bool:
 
 
 def tags_of(project: Project, flow: str) -> frozenset[str]:
-    """The tags that the file gives a flow."""
+    """Return the flow's tags, from the project file."""
     own = [one.tags for one in project.delta_flows if one.name == flow]
     own += [sync.tags for sync in project.syncs if means(sync, table_named(sync.source, flow))]
     return frozenset(tag for tags in own for tag in tags)
 
 
 def selects(project: Project, flow: str, selection: Sequence[str]) -> bool:
-    """As `is_wanted`, and by `tag:WORD`."""
+    """Whether a selection means the flow, as in `is_wanted` or by `tag:WORD`."""
     tagged = [word.removeprefix("tag:") for word in selection if word.startswith("tag:")]
     return is_wanted(flow, selection) or not tags_of(project, flow).isdisjoint(tagged)
 
@@ -277,9 +277,9 @@ def count_waiting(marks: Sequence[Watermark]) -> int:
 
 
 def lag_of(mark: Watermark, now: datetime) -> float | None:
-    """How far behind the clock everything is delivered; only a cursor of moments can tell.
+    """Return how many seconds delivery is behind the clock; None if the cursor is not a timestamp.
 
-    On an idle table that is as far as was looked, and in the middle of a plan as far as its batches got.
+    Counts from how far the source was looked at; during a plan, from how far its batches have got.
     """
     if mark.cursor != "timestamp":
         return None
@@ -292,5 +292,5 @@ def _reached_at(position: Position | None) -> datetime | None:
     moment = to_moment(position, "timestamp", None)
     text = position.cursor.text if isinstance(position, RowPosition) else ""
     if moment and len(text) == len("2025-01-01") and "-" in text:
-        return moment + timedelta(days=1)  # of a date, the whole day
+        return moment + timedelta(days=1)  # a date stands for the whole day
     return moment

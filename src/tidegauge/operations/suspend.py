@@ -1,4 +1,4 @@
-"""Suspend flows, a table's flows or a whole pipeline, and let them run again."""
+"""Suspends a flow, a table's flows or a whole pipeline, and resumes them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tidegauge.operations.status import suspension_to_json
 @dataclass(frozen=True)
 class SuspendResult:
     flow: str
-    """`*` stands for the pipeline."""
+    """Name of the flow; `*` stands for the pipeline."""
     changed: bool
     suspended: Suspension | None
-    """As it is now."""
+    """The suspension in force now; None: not suspended."""
     holder: str | None = None
-    """Who is running it at the moment, and ends what it has begun."""
+    """The process that runs the flow now and will finish what it has begun, if there is one."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,14 +39,14 @@ class SuspendResult:
 
 
 def suspend(project: Project, name: str, *, reason: str) -> list[SuspendResult]:
-    """From here on no runner begins them. Raises ConfigError for a name that means nothing."""
+    """Suspend: no runner starts the flows from now on. Raises ConfigError if the name means nothing."""
     with open_ledger(project.ledger, create=True) as ledger:
         found = _find(project, ledger, name)
         changed = {
             flow: ledger.suspend(project.pipeline, flow, owner=this_process(), reason=reason)
             for flow in found
         }
-        return _results(project, ledger, changed)
+        return _make_results(project, ledger, changed)
 
 
 def resume(project: Project, name: str, *, reason: str) -> list[SuspendResult]:
@@ -55,11 +55,11 @@ def resume(project: Project, name: str, *, reason: str) -> list[SuspendResult]:
         changed = {
             flow: ledger.resume(project.pipeline, flow, owner=this_process(), reason=reason) for flow in found
         }
-        return _results(project, ledger, changed)
+        return _make_results(project, ledger, changed)
 
 
 def _find(project: Project, ledger: Ledger, name: str) -> list[str]:
-    """The flows that a name means. What the ledger or the file knows needs no database."""
+    """Return the flows that a name means. Asks the database only if ledger and file do not know them."""
     known = _match(name, [one.flow for one in ledger.status(project.pipeline)])
     known += [flow.name for flow in project.delta_flows if flow.name == name and name not in known]
     if name in (project.pipeline, ALL):
@@ -77,7 +77,7 @@ def _find(project: Project, ledger: Ledger, name: str) -> list[str]:
         raise ConfigError(
             f"'{name}' is not a name", hint="name one flow, one table, or the pipeline; `*` is the pipeline"
         )
-    return known if _is_whole(known, name) else _ask(project, ledger, name)
+    return known if _is_whole(known, name) else _ask_database(project, ledger, name)
 
 
 def _match(name: str, flows: Iterable[str]) -> list[str]:
@@ -85,12 +85,12 @@ def _match(name: str, flows: Iterable[str]) -> list[str]:
 
 
 def _is_whole(known: list[str], name: str) -> bool:
-    """Whether no stage of a table is missing, as one is that has never run."""
+    """Whether `known` has all flows of the name: a stage that never ran would be missing."""
     stages = [flow for flow in known if table_of(flow) != flow]
     return bool(known) and (name in known or len(stages) != 1)
 
 
-def _ask(project: Project, ledger: Ledger, name: str) -> list[str]:
+def _ask_database(project: Project, ledger: Ledger, name: str) -> list[str]:
     with Sources() as sources:
         choice = choose(project, [name], sources, recorded=find_recorded(ledger, project.pipeline))
     for _, error in choice.faults:
@@ -99,21 +99,21 @@ def _ask(project: Project, ledger: Ledger, name: str) -> list[str]:
     return [flow.name for flow in choice.all_flows]
 
 
-def _results(project: Project, ledger: Ledger, changed: dict[str, bool]) -> list[SuspendResult]:
+def _make_results(project: Project, ledger: Ledger, changed: dict[str, bool]) -> list[SuspendResult]:
     statuses = {one.flow: one for one in ledger.status(project.pipeline, list(changed))}
     if ALL in changed:
         running = [one for one in ledger.status(project.pipeline) if one.state is State.RUNNING]
-        holder = ", ".join(dict.fromkeys(filter(None, map(_holder, running)))) or None
+        holder = ", ".join(dict.fromkeys(filter(None, map(_name_holder, running)))) or None
         suspended = statuses[ALL].suspended if ALL in statuses else None
         return [SuspendResult(ALL, changed[ALL], suspended, holder)]
     return [
-        SuspendResult(flow, done, statuses[flow].suspended, _holder(statuses[flow]))
+        SuspendResult(flow, done, statuses[flow].suspended, _name_holder(statuses[flow]))
         for flow, done in changed.items()
         if flow in statuses or done
     ]
 
 
-def _holder(status: FlowStatus) -> str | None:
+def _name_holder(status: FlowStatus) -> str | None:
     if status.state is not State.RUNNING or status.owner is None:
         return None
     return f"{status.owner.actor}, process {status.owner.pid}"

@@ -1,4 +1,4 @@
-"""How far one table has got, in all of its stages, by what the ledger says."""
+"""How far one table has got in all of its stages, according to the ledger."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class StageSummary:
     name: str
     stage: Stage | None
     flow: TableFlow | None
-    """None where the project file no longer has it."""
+    """The flow; None if the project file no longer has it."""
     status: FlowStatus | None
-    """None while the ledger has not heard of it."""
+    """The flow's status; None if the ledger does not know it yet."""
     marks: tuple[Watermark, ...]
     tally: Tally
 
@@ -59,7 +59,7 @@ class StageSummary:
                     "input": mark.input,
                     "cursor": mark.cursor,
                     "position": to_json(mark.position),
-                    # With its types, as `watermark import` needs it.
+                    # With the values' kinds, which `watermark import` needs.
                     "exact": to_body(mark.position),
                     "source_id": mark.source_id,
                     "checked": to_json(mark.checked),
@@ -85,7 +85,7 @@ class TableSummary:
 
     @property
     def first(self) -> StageSummary | None:
-        """The stage that reads the database; None where only the other one was asked for."""
+        """The stage that reads the database; None if only the other stage was selected."""
         return next((stage for stage in self.stages if stage.stage is not Stage.LOAD), None)
 
     @property
@@ -94,7 +94,7 @@ class TableSummary:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields that `watermark get --json` and the JSON ledger show of a table."""
+        """The fields of a table in `watermark get --json` and in the JSON ledger."""
         load = self.load
         return table_fields(
             self.table,
@@ -105,7 +105,7 @@ class TableSummary:
 
     @property
     def starts_from(self) -> str:
-        """Where the next run of the first stage begins, as a person reads it."""
+        """Where the next run of the first stage begins, for people."""
         first = self.first or self.stages[0]
         position = first.marks[0].position if first.marks else None
         if isinstance(position, RowPosition):
@@ -124,14 +124,14 @@ class TableSummary:
 
 
 def summarize_table(project: Project, word: str) -> TableSummary:
-    """Summarize the table, or the flow, with this name. The source is asked only for one that has never run.
+    """Summarize the table or flow with this name. Asks the source only if it has never run.
 
-    Raises ConfigError where there is none, or the name means several.
+    Raises ConfigError if there is none, or if the name means several tables.
     """
     with open_ledger(project.ledger, create=False) as ledger:
         names = [status.flow for status in ledger.status(project.pipeline)]
         known = [name for name in names if is_wanted(name, [word])]
-        flows = _of_known(project, known) if known else _of_new(project, word)
+        flows = _find_known_flows(project, known) if known else _find_new_flows(project, word)
         delta_flows = [
             delta_flow.name for delta_flow in project.delta_flows if is_wanted(delta_flow.name, [word])
         ]
@@ -142,23 +142,23 @@ def summarize_table(project: Project, word: str) -> TableSummary:
                 f"'{word}' means {len(tables)} tables: {', '.join(tables[:10])}",
                 hint="name one of them in full",
             )
-        return TableSummary(project.pipeline, tables[0], _stages(project, ledger, found, flows))
+        return TableSummary(project.pipeline, tables[0], _summarize_stages(project, ledger, found, flows))
 
 
-def _of_known(project: Project, names: Sequence[str]) -> dict[str, TableFlow]:
-    """The flows of tables that have run before, without asking the source whether it still has them."""
+def _find_known_flows(project: Project, names: Sequence[str]) -> dict[str, TableFlow]:
+    """Return the flows of tables that have run before, without asking the source if it still has them."""
     flows: dict[str, TableFlow] = {}
     for sync in project.syncs:
         catalogue = list(dict.fromkeys(split_name(sync.source, table_of(name)) for name in names))
         for pattern in sync.tables:
-            # One pattern at a time: a table of another that has not run yet is none of ours.
+            # One pattern at a time: `expand` raises if one matches none of these tables, which is fine here.
             with contextlib.suppress(TidegaugeError):
                 found = expand(project.pipeline, replace(sync, tables=(pattern,)), catalogue)
                 flows |= {flow.name: flow for flow in found}
     return flows
 
 
-def _of_new(project: Project, word: str) -> dict[str, TableFlow]:
+def _find_new_flows(project: Project, word: str) -> dict[str, TableFlow]:
     with Sources() as sources:
         choice = choose(project, [word], sources)
     if not choice.all_flows:
@@ -166,7 +166,7 @@ def _of_new(project: Project, word: str) -> dict[str, TableFlow]:
     return {flow.name: flow for flow in choice.flows}
 
 
-def _stages(
+def _summarize_stages(
     project: Project, ledger: LedgerReader, names: Sequence[str], flows: dict[str, TableFlow]
 ) -> tuple[StageSummary, ...]:
     statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}

@@ -1,6 +1,6 @@
-"""What a run tells beyond its own output: alert channels, a Pushgateway, a lineage server.
+"""What a run reports to other systems: alert channels, a Pushgateway, a lineage server.
 
-Whatever goes wrong here is a warning and stands in the run's JSON. It breaks no run and changes no exit code.
+An error here is a warning, and is in the run's JSON. It does not fail the run or change the exit code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import ConfigError, TidegaugeError
 
 Warn = Callable[[str], None]
-"""Says something that broke no run, and that a person should know."""
+"""Shows a warning about something that did not fail the run."""
 
 if TYPE_CHECKING:
     from tidegauge.model.alert import Told
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def tell_others(
     project: Project, report: RunReport, selection: Sequence[str], *, warn: Warn
 ) -> dict[str, Any]:
-    """After a run: what to add to its JSON document."""
+    """Send alerts and metrics after a run; return what to add to the run's JSON document."""
     telemetry = project.telemetry
     found: dict[str, Any] = {}
     if telemetry.alerts is not None:
@@ -42,7 +42,7 @@ def tell_others(
 
 
 def tell_of_error(project: Project, error: TidegaugeError, *, warn: Warn) -> None:
-    """After a run that could not even begin; wrong use is told to who uses it."""
+    """Alert about a run that could not begin, unless by a ConfigError, which the user sees anyway."""
     if project.telemetry.alerts is not None and not isinstance(error, ConfigError):
         from tidegauge.operations.alerts import send_alerts
 
@@ -57,7 +57,7 @@ def report_told(told: Sequence[Told], *, warn: Warn) -> dict[str, Any]:
 
 
 class Tracing:
-    """A listener that also sends lineage, if the project wants that, until the block ends."""
+    """A listener that passes events on, and also sends lineage if the project asks for it."""
 
     def __init__(self, project: Project, tell: Listener, *, warn: Warn) -> None:
         self._project = project
@@ -65,7 +65,7 @@ class Tracing:
         self._warn = warn
         self._lineage: LineageListener | None = None
         self.outcome: dict[str, Any] | None = None
-        """For the run's JSON document, after the block."""
+        """The result of sending lineage, for the run's JSON document; set when the block ends."""
 
     def __enter__(self) -> Tracing:
         if not self._project.telemetry.lineage:

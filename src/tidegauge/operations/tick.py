@@ -1,4 +1,4 @@
-"""One time of a schedule: run its flows, and say in a line what came of it."""
+"""Runs the flows of a schedule for one due time, and describes the result in a line."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _MOST_NOTES = 1000
 class TickResult:
     schedule: FlowSchedule
     at: datetime
-    """The time that it was due."""
+    """The time for which the run was due."""
     seconds: float
     report: RunReport | None = None
-    """None: it did not come so far."""
+    """The run's report; None if the run raised `error`."""
     error: TidegaugeError | None = None
 
     @property
     def errors(self) -> list[TidegaugeError]:
-        """What went wrong. A flow that another runner holds is passed over, which is not wrong."""
+        """The errors, without those of flows that another runner holds or that were asked to stop."""
         found = [] if self.report is None else self.report.errors
         return [
             error for error in (self.error, *found) if error and not isinstance(error, FlowHeld | Stopped)
@@ -46,7 +46,7 @@ class TickResult:
 
     @property
     def stopped(self) -> bool:
-        """Somebody asked it to stop, and it has not done all."""
+        """Whether the run was asked to stop before it had done everything."""
         return self.report is not None and any(isinstance(one.error, Stopped) for one in self.report.flows)
 
     @property
@@ -103,7 +103,7 @@ def run_tick(
     stop: threading.Event,
     ended: Callable[[TickResult], None],
 ) -> TickResult:
-    """Never raises: whatever goes wrong with one time, the next one comes. `ended` hears of it first."""
+    """Run for one due time; call `ended` with the result, then return it. Errors are in the result."""
     began = time.monotonic()
     report, error = None, None
     try:
@@ -122,7 +122,7 @@ def run_tick(
 
 
 class TickLines:
-    """Log lines of runs that come again and again: what moved and what failed, and each note once."""
+    """Writes log lines for repeated runs: what moved and what failed, and each note only once."""
 
     def __init__(self, say: Say) -> None:
         self._say = say

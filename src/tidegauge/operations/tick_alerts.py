@@ -1,4 +1,4 @@
-"""Alerts of a scheduler: told after a time, by whoever ran for it."""
+"""Alerts of a scheduler, sent after the run for a due time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidegauge.operations.alerts import send_alerts
 from tidegauge.operations.tick import TickResult
 
 EVERY = 300.0
-"""Seconds between two looks while all goes well: a look asks every flow's output, as `health` does."""
+"""Seconds between two checks while all goes well: a check asks every flow's output, as `health` does."""
 
 
 class TickAlerts:
-    """Looks at once where something failed or is well again, and else now and then. Safe to share."""
+    """Checks at once if a run failed or is well again, otherwise every `EVERY` seconds. Thread-safe."""
 
     def __init__(self, project: Project, say: Callable[[str], None]) -> None:
         self._project = project
@@ -25,7 +25,7 @@ class TickAlerts:
         self._failing: set[str] = set()
 
     def tell(self, result: TickResult) -> None:
-        """Never raises. A channel that is down is a line in the log, and is tried again at the next look."""
+        """Send alerts, if a check is due. Never raises: a failed channel is logged, and tried again later."""
         if self._project.telemetry.alerts is None or result.stopped or not self._is_due(result):
             return
         for told in send_alerts(self._project, report=result.report, error=result.error):

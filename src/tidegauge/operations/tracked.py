@@ -1,4 +1,4 @@
-"""Pipelines that a WatermarkTracker keeps in the project's ledger: find one, and change it by hand."""
+"""Pipelines of WatermarkTrackers in the project's ledger: finds one, and changes it by hand."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class TrackedMove:
     kind: str
     """`set` or `reset`."""
     positions: Mapping[str, tuple[Position | None, Position | None]]
-    """By input: from where to where. Those that stay are not among them."""
+    """Old and new position of each input that changes."""
     kept: Mapping[str, Position | None]
-    """The others."""
+    """Positions of the inputs that do not change."""
     supersedes: State | None
-    """The state of the plan that ends with it."""
+    """The state of the plan that the change would end; None: there is none."""
     holder: str | None
     dangers: tuple[str, ...]
 
@@ -52,7 +52,7 @@ class TrackedMove:
 
 
 def check_pipeline(ledger: LedgerReader, name: str) -> str:
-    """Raises ConfigError for one that the ledger does not know."""
+    """Return the name. Raises ConfigError if the ledger has no such pipeline."""
     known = ledger.pipelines()
     if name not in known:
         raise ConfigError(
@@ -65,7 +65,7 @@ def check_pipeline(ledger: LedgerReader, name: str) -> str:
 def preview_set(
     project: Project, name: str, tables: Sequence[str], *, timestamp: str | None, position: str | None
 ) -> TrackedMove:
-    """`timestamp` is for windows of time, `position` a version for the tables that are named."""
+    """Preview a set. `timestamp` is for time windows, `position` is a version for the named tables."""
     with open_ledger(project.ledger, create=False) as ledger:
         state = _look(ledger, name)
         kind = kind_of(state) or (TIME if timestamp is not None else VERSION)
@@ -82,7 +82,7 @@ def preview_set(
 
 
 def preview_reset(project: Project, name: str, tables: Sequence[str]) -> TrackedMove:
-    """All of it, or the tables that are named."""
+    """Preview a reset of all inputs, or of the named tables."""
     with open_ledger(project.ledger, create=False) as ledger:
         state = _look(ledger, name)
         names = _find_tables(state, tables) if tables else list(state.marks)
@@ -90,7 +90,7 @@ def preview_reset(project: Project, name: str, tables: Sequence[str]) -> Tracked
 
 
 def carry_out_tracked(project: Project, move: TrackedMove, *, reason: str) -> int:
-    """Do what was shown; the epoch that begins with it. There is no output to wait for."""
+    """Make the previewed change; return the new epoch. A tracker has no output, so none has to open it."""
     with open_ledger(project.ledger, create=True) as ledger:
         tracker_ledger = TrackerLedger(ledger, lease=_LEASE, actor=None)
         state = peek(ledger, move.pipeline)

@@ -1,4 +1,4 @@
-"""Prove that source and target are the same up to the watermark, key by key."""
+"""Proves that source and target are equal up to the watermark, key by key."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class Verified:
     difference: Difference | None
     error: TidegaugeError | None = None
     unkept: str | None = None
-    """Why the history does not have it, where it could not be written."""
+    """Why the result could not be recorded in the history, if writing failed."""
 
     @property
     def excused(self) -> bool:
-        """It can never be compared, and that is no failure."""
+        """Whether it can never be compared, which is no failure."""
         return isinstance(self.error, NotCompared) and self.error.excused
 
     @property
     def equal(self) -> bool | None:
-        """None: it can never be compared."""
+        """Whether source and target were compared and are equal; None: they can never be compared."""
         return None if self.excused else self.difference is not None and self.difference.equal
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of it, besides the counts."""
+        """Notes for people, besides the counts."""
         if self.excused:
             assert self.error is not None
             return (f"not compared: {self.error.message}",)
@@ -89,11 +89,11 @@ def verify(
     tell: Listener | None = None,
     debug: bool = False,
 ) -> list[Verified]:
-    """Every selected table against where it ends up: of two stages the second, unless `stage` says which; and
-    every selected flow between Delta tables against its transform over whole inputs.
+    """Compare every selected table with its target, that of the second of two stages unless `stage` says
+    which, and every selected flow between Delta tables with its transform over whole inputs.
 
-    Rows past the watermark are not judged, but counted: they are the next run's. The history keeps what was
-    found.
+    Rows past the watermark are only counted: the next run will move them. The result is recorded in the
+    history.
     """
     with open_ledger(project.ledger, create=False) as ledger, Sources() as sources, kept_open():
         recorded = find_recorded(ledger, project.pipeline)
@@ -105,7 +105,7 @@ def verify(
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
         resources = FlowResources(sources, Places(spark))
         results = [Verified(name, None, error) for name, error in choice.faults]
-        results += [Verified(one.name, None, _no_data(one)) for one in choice.without_data]
+        results += [Verified(one.name, None, _make_no_data_error(one)) for one in choice.without_data]
         for number, flow in enumerate(flows, start=1):
             name = flow.label
             if tell is not None:
@@ -123,7 +123,7 @@ def verify(
     return results
 
 
-def _no_data(flow: WithoutData) -> NotCompared:
+def _make_no_data_error(flow: WithoutData) -> NotCompared:
     return NotCompared(
         f"{flow.name} is {flow.kind_of_flow}, and has no data of its own",
         hint="the tables that it is about can be compared",
@@ -132,11 +132,11 @@ def _no_data(flow: WithoutData) -> NotCompared:
 
 
 def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
-    """What to say where no two tables were compared, and nothing went wrong either."""
+    """Return the error to raise if nothing was compared and nothing failed either; else None."""
     reasons = [one.error for one in results if isinstance(one.error, NotCompared)]
     if any(one.difference is not None for one in results) or len(reasons) < len(results):
         return None
-    # One of each kind: what helps against one helps against those alike.
+    # One reason for each hint, because reasons with the same hint have the same remedy.
     kinds = list({reason.hint: reason for reason in reversed(reasons)}.values())[::-1][:3]
     said = "; ".join(reason.message for reason in kinds) or "nothing was selected"
     more = f"; and {len(reasons) - len(kinds)} more alike" if len(reasons) > len(kinds) else ""
@@ -145,5 +145,5 @@ def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
 
 
 def is_proven(results: Sequence[Verified]) -> bool:
-    """Whether all that can be compared is equal."""
+    """Whether everything that can be compared was compared and is equal."""
     return all(one.equal is not False for one in results) and explain_nothing_compared(results) is None

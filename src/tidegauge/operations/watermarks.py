@@ -1,4 +1,4 @@
-"""Every watermark of a pipeline, by what the ledger says."""
+"""Lists every watermark of a pipeline, from the ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegauge.operations.tracked import check_pipeline
 
 
 def list_watermarks(project: Project, pipeline: str | None = None) -> tuple[datetime, list[Watermark]]:
-    """The store's clock, and the watermarks; `pipeline`: another one in the same ledger."""
+    """Return the store's time, and the watermarks; `pipeline` names another pipeline of the ledger."""
     with open_ledger(project.ledger, create=False) as ledger:
         name = check_pipeline(ledger, pipeline) if pipeline else project.pipeline
         return ledger.now(), ledger.watermarks(name)

@@ -1,4 +1,4 @@
-"""A project's flows as tasks for somebody else's scheduler, in the order that who-reads-whom gives."""
+"""A project's flows as tasks for an external scheduler, ordered by which flow reads which."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tidegauge.model.workflow import Task, TaskCommand, Workflow
 _REST = "untagged"
 
 Needs = Mapping[str, frozenset[str]]
-"""By task, those that have to end before it."""
+"""By task, the names of the tasks that have to end before it."""
 
 
 @dataclass(frozen=True)
 class PlannedWorkflow:
     workflow: Workflow
-    """Complete: every task with its flows and what it depends on."""
+    """The complete workflow: every task with its flows and what it depends on."""
     notes: tuple[str, ...] = ()
 
 
 def plan_workflow(
     project: Project, selection: Sequence[str] = (), *, by_flow: bool = False
 ) -> PlannedWorkflow:
-    """`by_flow`: a task for each flow, whatever tasks the file has.
+    """Plan the tasks. `by_flow`: one task for each flow, whatever tasks the file has.
 
     Raises ConfigError for a task without flows, a flow in two tasks, and tasks that wait in a circle.
     """
@@ -37,19 +37,21 @@ def plan_workflow(
     everything = written_flows(project)
     chosen = _choose(project, everything, selection)
     tasks = list_by_flow(everything) if by_flow else written.tasks or group_by_tag(everything)
-    flows = {task.name: _flows_of(project, task) for task in tasks}
+    flows = {task.name: _select_flows(project, task) for task in tasks}
     runs = {task.name: flows[task.name] for task in tasks if task.command is TaskCommand.RUN}
     _refuse_twice(tasks, runs)
     needs = order_tasks(tasks, flows)
     narrowed = [_narrow(task, flows[task.name], chosen) for task in tasks]
     kept = [task for task in narrowed if task is not None]
     names = [task.name for task in kept]
-    planned = tuple(replace(task, depends_on=_without_dropped(task.name, needs, names)) for task in kept)
+    planned = tuple(replace(task, depends_on=_replace_dropped(task.name, needs, names)) for task in kept)
     made = replace(written, name=written.name or project.pipeline, tasks=planned)
-    return PlannedWorkflow(made, tuple(_left_out(chosen, runs)))
+    return PlannedWorkflow(made, tuple(_note_left_out(chosen, runs)))
 
 
-def _left_out(chosen: Mapping[str, WrittenFlow], runs: Mapping[str, Sequence[WrittenFlow]]) -> Iterator[str]:
+def _note_left_out(
+    chosen: Mapping[str, WrittenFlow], runs: Mapping[str, Sequence[WrittenFlow]]
+) -> Iterator[str]:
     run = {one.name for flows in runs.values() for one in flows}
     names = [name for name in chosen if name not in run]
     if names:
@@ -71,7 +73,7 @@ def _choose(
 
 
 def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
-    """One task for the flows of each first tag, and one for those without; without any tag one for all."""
+    """Make one task for each first tag and one for flows without tags; only one if there are no tags."""
     if not any(one.tags for one in flows):
         return (Task("run"),)
     groups: dict[str, list[WrittenFlow]] = {}
@@ -87,7 +89,7 @@ def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
 
 
 def list_by_flow(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
-    """One task for each flow, and for each table or pattern that a sync names."""
+    """Make one task for each flow, and for each table or pattern that a sync names."""
     words = [word for one in flows for word in one.words]
     return tuple(Task(name, select=(word,)) for name, word in _name_tasks(words, "flows").items())
 
@@ -105,9 +107,9 @@ def _name_tasks(words: Iterable[str], kind: str) -> dict[str, str]:
 
 
 def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[WrittenFlow]]) -> Needs:
-    """What each task depends on: as it says itself, or else as who-reads-whom does."""
+    """Return what each task depends on: as its `depends_on` says, or else by which flow reads which."""
     writers: dict[str, set[str]] = {}
-    """By flow; the tables of a sync may be several tasks."""
+    """The tasks that write each flow; tables of one sync may be in several tasks."""
     for task in tasks:
         for one in flows[task.name] if task.command is TaskCommand.RUN else ():
             writers.setdefault(one.name, set()).add(task.name)
@@ -137,7 +139,7 @@ def _derive(
     return frozenset(found - {task.name})
 
 
-def _flows_of(project: Project, task: Task) -> tuple[WrittenFlow, ...]:
+def _select_flows(project: Project, task: Task) -> tuple[WrittenFlow, ...]:
     found = select_written(project, task.select)
     if task.command is TaskCommand.OPTIMIZE:
         found = tuple(one for one in found if one.writes_delta)
@@ -153,7 +155,7 @@ def _flows_of(project: Project, task: Task) -> tuple[WrittenFlow, ...]:
 
 
 def _refuse_twice(tasks: Sequence[Task], runs: Mapping[str, Sequence[WrittenFlow]]) -> None:
-    """Two tasks at one flow would be in each other's way. A sync may be shared out by table."""
+    """Raise ConfigError if two tasks run the same flow. A sync's tables may be in different tasks."""
     first: dict[tuple[str, str], str] = {}
     places = {task.name: task.place for task in tasks}
     for name, flows in runs.items():
@@ -181,19 +183,19 @@ def _refuse_circles(tasks: Sequence[Task], needs: Needs) -> None:
         ) from None
 
 
-def _above(needs: Needs, name: str) -> frozenset[str]:
-    """All that has to end before a task, however far up."""
-    return needs[name].union(*(_above(needs, other) for other in needs[name]))
+def _find_all_needs(needs: Needs, name: str) -> frozenset[str]:
+    """Return all tasks that have to end before a task, directly or indirectly."""
+    return needs[name].union(*(_find_all_needs(needs, other) for other in needs[name]))
 
 
 def _shortest(needs: Needs, name: str) -> frozenset[str]:
-    """Without those that others of them wait for anyway."""
-    implied = frozenset[str]().union(*(_above(needs, other) for other in needs[name]))
+    """Return a task's dependencies, without those that its other dependencies wait for anyway."""
+    implied = frozenset[str]().union(*(_find_all_needs(needs, other) for other in needs[name]))
     return needs[name] - implied
 
 
-def _without_dropped(name: str, needs: Needs, kept: Sequence[str]) -> tuple[str, ...]:
-    """Of a task that is not there, what it depended on itself; in the order of the tasks."""
+def _replace_dropped(name: str, needs: Needs, kept: Sequence[str]) -> tuple[str, ...]:
+    """Return a task's dependencies, in task order; a dropped task is replaced by its own dependencies."""
     found: set[str] = set()
     waiting = list(needs[name])
     while waiting:
@@ -206,7 +208,7 @@ def _without_dropped(name: str, needs: Needs, kept: Sequence[str]) -> tuple[str,
 
 
 def _narrow(task: Task, flows: Sequence[WrittenFlow], chosen: Mapping[str, WrittenFlow]) -> Task | None:
-    """With its own words while all of its flows are chosen, else with those of the flows that are."""
+    """Keep a task whose flows are all chosen; else select only its chosen flows. None: none is chosen."""
     words = [_common_words(one, chosen.get(one.name)) for one in flows]
     if words == [one.words for one in flows]:
         return task
@@ -215,7 +217,7 @@ def _narrow(task: Task, flows: Sequence[WrittenFlow], chosen: Mapping[str, Writt
 
 
 def _common_words(own: WrittenFlow, chosen: WrittenFlow | None) -> tuple[str, ...]:
-    """For what both mean."""
+    """Return the words for what both `own` and `chosen` mean."""
     if chosen is None:
         return ()
     if not chosen.in_part:

@@ -1,1 +1,1 @@
-"""The promises between rooms: each Protocol's docstrings are what every implementation of it keeps."""
+"""The Protocols between rooms: their docstrings are what every implementation promises."""

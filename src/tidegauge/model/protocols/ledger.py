@@ -1,4 +1,4 @@
-"""What a ledger promises, to those who read it and to those who change it."""
+"""What a ledger promises to code that reads it and to code that changes it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tidegauge.model.watermark import Recalled, Tally, Watermark
 
 class LedgerReader(Protocol):
     def now(self) -> datetime:
-        """The store's clock, in UTC without a zone."""
+        """Return the time by the store's clock, in UTC without a zone."""
 
     def watermarks(self, pipeline: str, flows: Sequence[str] | None = None) -> list[Watermark]: ...
 
     def status(self, pipeline: str, flows: Sequence[str] | None = None) -> list[FlowStatus]:
-        """Every flow that the ledger knows, in name order.
+        """Return every flow that the ledger knows, in name order.
 
-        `*`, which stands for the pipeline itself, is among them only when it is asked for by name.
+        `*`, which stands for the pipeline itself, is included only if `flows` names it.
         """
 
     def tallies(self, pipeline: str, flows: Sequence[str]) -> dict[str, Tally]:
-        """By flow; one that the ledger does not know has no entry."""
+        """Return what each flow has done, by flow; a flow that the ledger does not know has no entry."""
 
     def history(
         self,
@@ -41,7 +41,7 @@ class LedgerReader(Protocol):
         events: Sequence[str] | None = None,
         limit: int = 20,
     ) -> list[HistoryEvent]:
-        """Newest first. `events`: only these kinds; `failed`: only what went wrong."""
+        """Return events, newest first. `events`: only these kinds; `failed`: only failures."""
 
     def runs(
         self,
@@ -52,45 +52,45 @@ class LedgerReader(Protocol):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        """Every attempt that began since then and is still kept, newest first; those under way too.
+        """Return all stored attempts that began since then, newest first, including those still running.
 
-        `flow`, `run_id`: only that one's; `limit`: so many at the most.
+        `flow`, `run_id`: only that flow's or run's; `limit`: at most this many.
         """
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:
-        """Of every attempt that is still kept, those under way too: by flow and state, in name order."""
+        """Add up all stored attempts, including those still running, by flow and state, in name order."""
 
     def event_totals(self, pipeline: str) -> list[EventTotals]:
-        """Of the history that is still kept: by flow and event, in name order."""
+        """Add up the stored history by flow and event, in name order."""
 
     def pipelines(self) -> list[str]:
-        """Every pipeline that the ledger knows, in name order."""
+        """Return every pipeline that the ledger knows, in name order."""
 
     def ticks(self, pipeline: str) -> TickBook:
-        """What the pipeline's schedulers have done, and who they are."""
+        """Return the pipeline's schedulers, and the times that they have handled."""
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
-        """Pipeline and flow of a plan, and whether it is active; None where it is not known (any more)."""
+        """Return pipeline and flow of a plan, and whether it is active; None if not known (any more)."""
 
 
 class LedgerWriter(LedgerReader, Protocol):
-    """Changes to the ledger. Each call is one transaction: all of it or nothing."""
+    """Changes the ledger. Each call is one transaction: all or nothing."""
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
-        """Keep the drafts as plans, all in one transaction; answers by flow.
+        """Store the drafts as plans, all in one transaction; return the plans by flow.
 
-        A flow that already has an active plan keeps it: that one is returned and the draft is dropped. A
-        draft without batches is recorded as SKIPPED and has no entry in the answer. Nor has a draft whose
-        flow has moved on since it was looked at (`Draft.seen`): its window would overlap what is committed.
+        A flow that already has an active plan keeps it: that plan is returned and the draft is dropped. A
+        draft without batches is recorded as SKIPPED and is not in the result. Nor is a draft whose flow has
+        changed since it was read (`Draft.seen`): its window would overlap what is committed.
         """
 
     def refuse(self, pipeline: str, flow: str, error: dict[str, Any], *, owner: Owner, run_id: str) -> None:
-        """Record that a flow could not even be planned."""
+        """Record that a flow could not be planned."""
 
     def note(
         self, pipeline: str, flow: str, event: str, *, owner: Owner, reason: str, rows: int | None = None
     ) -> None:
-        """Keep in the history that something was done to a flow, and why; of how many rows, if of any."""
+        """Record in the history that something was done to a flow, why, and to how many rows, if any."""
 
     def claim(
         self,
@@ -102,37 +102,37 @@ class LedgerWriter(LedgerReader, Protocol):
         dead: Owner | None = None,
         begins: bool = False,
     ) -> Claim:
-        """Take the flow and raise its fence; the lease runs on the store's clock.
+        """Claim the flow and raise its fence; the lease runs on the store's clock.
 
-        `begins`: the next batch, if one is left, is begun in the same transaction; see `begin`.
+        `begins`: begin the next batch, if one is left, in the same transaction; see `begin`.
 
-        Raises FlowHeld, naming the holder and the end of its lease, while another's lease runs. `dead` is the
-        holder which `status` showed and which is known to be gone: its lease does not count. If somebody
-        else has taken the flow since, that one's does. Raises WrongState, retryable, once the plan has ended.
+        Raises FlowHeld, naming the holder and the end of its lease, while another lease runs. `dead` is a
+        holder that `status` showed and that is known to be gone: its lease is ignored, but not that of a
+        process which has claimed the flow since. Raises WrongState, retryable, once the plan has ended.
         """
 
     def renew(self, claim: Claim, lease: timedelta, *, least: timedelta | None = None) -> None:
-        """Raises LeaseLost once another has raised the fence. A lease of which at least `least` is left is
-        only looked at, and nothing is written."""
+        """Extend the lease. Raises LeaseLost if another process has raised the fence. If at least `least` of
+        the lease is left, only this is checked and nothing is written."""
 
     def begin(self, claim: Claim, index: int) -> None:
         """Record that the batch is about to be written. Raises LeaseLost.
 
-        From here on its tag may be in the output, so its rows and its tag never change any more.
+        From here on its tag may be in the output, so its rows and tag must not change any more.
         """
 
     def advance(self, claim: Claim, index: int, receipt: Receipt, *, ends: bool = False) -> None:
         """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost.
 
-        A batch that reads `again` below the watermark counts, and leaves it where it is. `ends`: if it was
-        the plan's last, the attempt ends as SUCCESS in the same transaction; see `finish`.
+        A batch that reads `again` below the watermark is counted but leaves the watermark as it is. `ends`:
+        after the plan's last batch, end the attempt as SUCCESS in the same transaction; see `finish`.
         """
 
     def finish(self, claim: Claim, state: State, error: dict[str, Any] | None = None) -> None:
-        """End the attempt as SUCCESS or FAILED; as PLANNED when it only lets go of the lease.
+        """End the attempt as SUCCESS or FAILED, or as PLANNED to only release the lease.
 
-        SKIPPED ends the plan too and moves nothing; the error's message is then the reason. Only before the
-        first batch was begun.
+        SKIPPED also ends the plan, moves nothing, and takes the error's message as its reason; allowed only
+        before the first batch was begun.
         """
 
     def complete(
@@ -146,12 +146,12 @@ class LedgerWriter(LedgerReader, Protocol):
         rows: Mapping[str, int | None] | None = None,
         claim: Claim | None = None,
     ) -> FlowStatus:
-        """Advance a plan that has one batch and no output of ours, for a caller that did the work.
+        """Advance a plan that has one batch and no output of Tidegauge's, for a caller that did the work.
 
-        `rows` names the inputs that are done, with their counts where known; None: all that are left. Once
-        none is left, the plan ends as SUCCESS. Raises WrongState for a plan that has ended, FlowHeld while
-        another process holds it, and ConfigError for an input that it does not have. Whoever has claimed the
-        plan gives the claim, and gets LeaseLost if it was taken over since.
+        `rows` names the inputs that are done, with their counts if known; None: all that are left. When none
+        is left, the plan ends as SUCCESS. Raises WrongState for a plan that has ended, FlowHeld while another
+        process holds it, and ConfigError for an unknown input. A caller that has claimed the plan passes its
+        claim, and gets LeaseLost if another process has taken over.
         """
 
     def fail(
@@ -160,7 +160,7 @@ class LedgerWriter(LedgerReader, Protocol):
         """Record that the caller's work on a plan failed; the plan keeps its windows."""
 
     def move(self, draft: Draft, *, owner: Owner, run_id: str, rows: int | None = None) -> None:
-        """Plan, advance and finish in one transaction, for a caller whose rows are there already.
+        """Plan, advance and finish in one transaction, for a caller that has already written its rows.
 
         Raises FlowHeld or WrongState while the flow has an active plan.
         """
@@ -176,21 +176,21 @@ class LedgerWriter(LedgerReader, Protocol):
         reason: str,
         expected: Stand | None = None,
     ) -> Override:
-        """Raise the fence, so that nobody advances any more, and keep what is going to be changed.
+        """Raise the fence, so that nobody can advance, and store the change that is to be made.
 
-        `undo` ignores `positions`. Raises WrongState where another override was begun and not ended, where
-        there is nothing to undo, and where the flow stands elsewhere than `expected`. The output has to open
+        `undo` ignores `positions`. Raises WrongState if another override was begun and not ended, if there is
+        nothing to undo, or if the flow no longer stands at `expected`. The output has to open the override's
         `epoch` before `end_override`.
         """
 
     def end_override(self, pipeline: str, flow: str, *, epoch: int) -> None:
-        """Supersede the plan, move the watermarks, and begin the epoch. Does nothing the second time."""
+        """Supersede the plan, move the watermarks, and begin the epoch. A second call does nothing."""
 
     def forget(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> None:
-        """Drop the watermarks, supersede the plan and raise the fence; the history keeps all of it.
+        """Drop the watermarks, supersede the plan and raise the fence; the history records all of it.
 
-        The output is left as it is, and no tag is used again: a flow that had delivered is planned no more
-        until `undo` brings its watermarks back, or a reset or `rebuild` gives it others.
+        The output stays as it is, and no tag is reused: a flow that had delivered is not planned again until
+        `undo` restores its watermarks, or a reset or `rebuild` sets others.
         """
 
     def rebuild(
@@ -204,20 +204,20 @@ class LedgerWriter(LedgerReader, Protocol):
         owner: Owner,
         reason: str,
     ) -> bool:
-        """Set the flow to where its output is: this epoch, this batch, and these watermarks.
+        """Set the flow to the state of its output: this epoch, this batch, and these watermarks.
 
-        False: it is there already. Raises WrongState where the ledger is ahead of the output or an
-        override was begun, and FlowHeld while a plan is active: only a run can say what became of that.
+        False: it has this state already. Raises WrongState if the ledger is ahead of the output or an
+        override was begun, and FlowHeld while a plan is active: only a run can settle that plan.
         """
 
     def suspend(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
-        """From here on nobody may claim the flow; `*` is every flow. False: it was suspended already.
+        """Forbid to claim the flow from now on; `*` means every flow. False: it was already suspended.
 
-        Whoever holds the flow ends what it has claimed.
+        A process that holds the flow finishes what it has claimed.
         """
 
     def resume(self, pipeline: str, flow: str, *, owner: Owner, reason: str) -> bool:
-        """False: it was not suspended."""
+        """End the suspension. False: the flow was not suspended."""
 
     def join_schedulers(
         self,
@@ -227,10 +227,10 @@ class LedgerWriter(LedgerReader, Protocol):
         *,
         dead: Collection[Owner] = (),
     ) -> None:
-        """Show that a scheduler is there, with every schedule of its file; a schedule that is new begins now.
+        """Record that a scheduler runs, with every schedule of its file; a new schedule counts from now.
 
-        `dead` are schedulers which `ticks` showed and which are known to be gone. Raises SchedulersDisagree
-        while one is there whose file has other flows or schedules.
+        `dead` are schedulers that `ticks` showed and that are known to be gone. Raises SchedulersDisagree
+        while another scheduler runs whose file has other flows or schedules.
         """
 
     def leave_schedulers(self, pipeline: str, *, owner: Owner) -> None: ...
@@ -238,18 +238,18 @@ class LedgerWriter(LedgerReader, Protocol):
     def take_tick(
         self, pipeline: str, schedule: FlowSchedule, *, owner: Owner, dead: Collection[Owner] = ()
     ) -> Tick:
-        """The time that is due by the store's clock: of all who ask, one is given it.
+        """Return the time that is due by the store's clock; only one of all callers gets it.
 
-        Whoever is given a time runs for it, and then calls `end_tick`. Until then, times that come are passed
-        over and counted; if the runner is gone, its time is due again. `dead` are those that are known to be:
-        also the caller itself, where a run in its name is none that it knows of.
+        The caller that gets a time runs for it, and then calls `end_tick`. Times that come due until then are
+        skipped and counted; under `catch_up: all` they wait. If the runner is gone, its time is due again.
+        `dead` are runners known to be gone; the caller lists itself if it knows of no run of its own.
         """
 
     def end_tick(self, pipeline: str, schedule: FlowSchedule, *, owner: Owner) -> None: ...
 
     def prune(self, *, before: datetime, pipeline: str | None = None) -> dict[str, int]:
-        """Remove history, runs and ended plans older than a moment; how many of each.
+        """Remove history, runs and ended plans older than a moment; return how many of each.
 
-        What recovery needs stays: watermarks, active plans with all their runs, overrides begun, and the
-        last run of every flow.
+        Keeps what recovery needs: watermarks, active plans with all their runs, overrides that were begun,
+        and the last run of every flow.
         """

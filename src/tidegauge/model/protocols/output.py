@@ -18,101 +18,101 @@ if TYPE_CHECKING:
 
 
 class TargetTable(Protocol):
-    """A target that is a table of a database: its columns have types of its own, and its rows can be read."""
+    """A target that is a table of a database: it has column types of its own, and its rows can be read."""
 
     @property
     def loose_keys(self) -> bool:
-        """Whether keys may be one to it that differ in case, accents or blanks at the end."""
+        """Whether the target may treat keys as equal that differ in case, accents or trailing blanks."""
 
     def named(self, name: str) -> str:
-        """A column's name as it is compared: in small letters, where their case does not count."""
+        """Return a column's name for comparisons: in lower case, if the target ignores case."""
 
     def written(self) -> frozenset[str]:
-        """Columns of the target that this flow is known to have written."""
+        """Return the columns of the target that this flow is known to have written."""
 
     def fit(self, held: Field, field: Field, *, key: bool) -> str:
-        """Whether a column that is there holds what comes: a word of `outputs.warehouse.fit.Verdict`."""
+        """Return if an existing column can hold the new values: a word of `outputs.warehouse.fit.Verdict`."""
 
     def count(self) -> int:
-        """How many rows there are, of whatever kind."""
+        """Return the number of all rows, including those marked as deleted and old versions."""
 
     def rows(self, layout: Layout, *, only: str = "") -> Iterator[pa.RecordBatch]:
-        """What the target shows of a layout's columns, as `schema_of` says of those that it has.
+        """Yield the target's rows, with those columns of the layout that it has, typed by `schema_of`.
 
-        Rows that are marked as deleted, and versions that are not current, are left out. `only`: SQL of the
-        target's that is true for the rows that are wanted.
+        Rows that are marked as deleted, and versions that are not current, are left out. `only`: a condition
+        in the target's SQL on the rows.
         """
 
     def find_aside(self, checks: Collection[str]) -> Iterator[str]:
-        """The rows in quarantine that fail one of these checks, as JSON."""
+        """Yield the quarantined rows that failed one of these checks, as JSON."""
 
 
 class SqlTable(Protocol):
-    """A target that answers SELECTs in its own SQL."""
+    """A target that can run SELECTs in its own SQL."""
 
     @property
     def engine(self) -> Engine: ...
 
     def value(self, field: Field) -> str:
-        """SQL of a column's value, as it travels."""
+        """Return SQL for a column's value in the form in which it travels."""
 
     def shown(self) -> tuple[str, str]:
-        """What FROM names it, and the condition for the rows that it shows, as in `TargetTable.rows`; empty:
-        none."""
+        """Return the table for FROM, and the condition for the rows that `TargetTable.rows` shows; an empty
+        condition: all rows."""
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT, which sees one moment of the table."""
+        """Return the rows of one SELECT, which reads a consistent snapshot of the table."""
 
 
 class InsideDatabase(Protocol):
-    """A target whose database can fill it from another of its own tables: it takes `BatchRows.inside`."""
+    """A target that its database can fill from another table of the same database, by `BatchRows.inside`."""
 
     def check_readable(self, rows: RowsInside) -> None:
-        """Raises OutputError where the output's login may not read the table, with what to grant it."""
+        """Raise OutputError if the output's login may not read the table, with the GRANT that it needs."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an output can do beyond the promises of `Output`. The configuration refuses what it lacks."""
+    """What an output can do beyond the promises of `Output`. Configuration that needs more is refused."""
 
     stages_rows: bool = True
-    """`stage` writes the rows. False: it prepares the change, and `commit` computes and writes its rows."""
+    """Whether `stage` writes the rows. False: it prepares the change, and `commit` computes and writes it."""
     deletes_keys: bool = False
-    """It takes `KeysToDelete`."""
+    """Whether it accepts `KeysToDelete`."""
     takes_tasks: bool = False
-    """Many rows that come in splits are brought by tasks, which write side by side."""
+    """Whether tasks write splits in parallel, if there are many rows."""
     table: TargetTable | None = None
-    """The target as a table of a database, where it is one."""
+    """The target as a table of a database; None if it is not one."""
     sql: SqlTable | None = None
-    """The same, where it also answers SQL."""
+    """The same target, if it also answers SQL."""
     inside: InsideDatabase | None = None
-    """The same, where it also takes rows of its own database as a query."""
+    """The same target, if it also accepts rows of its own database as a query."""
 
 
 class Output(Protocol):
-    """One table's place in a lake or a warehouse. A batch is there when its tag is there, and only then."""
+    """One table's place in a lake or a warehouse. A batch is there if, and only if, its tag is there."""
 
     @property
     def place(self) -> str:
-        """As messages name it."""
+        """The place's name, for messages."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     def prepare(self) -> None:
-        """Prove that the place can be reached and keeps the promises below; costs nothing the second time.
+        """Prove that the place can be reached and keeps the promises below; a second call costs nothing.
 
         Raises OutputUnreachable or OutputUnsafe.
         """
 
     def is_empty(self) -> bool:
-        """No batch of any epoch, and no rows of anybody else's. Leftovers of dead attempts do not count."""
+        """Whether it has no batch of any epoch and no foreign rows; ignores leftovers of dead attempts."""
 
     def is_open(self, epoch: int, *, kept: bool = False) -> bool:
         """Whether batches of this epoch may be committed; epoch 0 is open from the start.
 
-        `kept`: refuse, by OutputDisagrees, a place that has its tags and not what was committed with them: a
-        table that was dropped, emptied, or filled in another mode.
+        `kept`: raise OutputDisagrees for a place that has the tags but not what was committed with them: its
+        table was dropped, emptied, or filled in another mode.
         """
 
     def open_epoch(
@@ -125,47 +125,48 @@ class Output(Protocol):
         *,
         empty: bool = False,
     ) -> None:
-        """Begin the table's next epoch. Can be repeated: the same again changes nothing.
+        """Open the table's next epoch. Repeating the same call changes nothing.
 
-        `empty`: with no row in it, once its first batch is there (`is_pending`). Else a warehouse keeps its
-        rows, and a lake shows just what it continues.
+        `empty`: the first batch of the epoch removes all earlier rows (`is_pending`). Otherwise a warehouse
+        keeps its rows, and a lake shows just what the epoch continues.
 
-        From the moment it is open, what an earlier epoch commits is never seen: a lake's readers follow
-        `continues` (epoch, last batch) and no further, a warehouse refuses it. Raises OutputDisagrees when
-        the epoch was opened with another meaning, or what it continues is not there.
+        Once the epoch is open, nothing that an earlier epoch commits is ever seen: a lake's readers follow
+        `continues` (epoch, last batch) and no further, a warehouse refuses the commit. Raises OutputDisagrees
+        if the epoch was opened with other arguments, or if what it continues is not there.
         """
 
     def is_pending(self, epoch: int) -> bool:
-        """Whether readers still see what earlier epochs wrote, and the first batch of this one takes away."""
+        """Whether readers still see rows of earlier epochs that the first batch of this epoch will remove."""
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
-        """What a new epoch that continues this one (up to a batch) would miss; None: it is all there."""
+        """Describe what is missing for a new epoch that continues this (epoch, last batch); None: nothing."""
 
     def receipt(self, tag: Tag) -> Receipt | None:
-        """The committed batch with this tag. Raises OutputUnreachable when that cannot be known.
+        """Return the receipt of the batch with this tag; None: not committed. OutputUnreachable: not known.
 
-        Raises OutputDisagrees once a later epoch is open, whether the batch is there or not: a receipt
+        Raises OutputDisagrees if a later epoch is open, whether the batch is there or not: a receipt
         promises that at some moment during this call the batch was part of what readers see.
         """
 
     def layout(self) -> tuple[Field, ...] | None:
-        """The columns it holds now; None while there are none."""
+        """Return the columns that the place has now; None while it has none."""
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
-        """Make everything ready for the commit, where nobody sees it.
+        """Prepare everything for the commit, where no reader sees it.
 
         The rows are durable when this returns; an output that does not stage rows (see `Capabilities`) keeps
-        the change in memory, for the same object to commit. Makes the target, or room in it for new columns
-        and wider types, where that is needed: nothing that is there already is lost by it. Spark is started
-        when it is first asked for, and not by every output.
+        the change in memory, for the same object to commit. Creates the target, or adds columns and widens
+        types, if needed, without losing existing data. `spark` starts Spark when first called; not every
+        output calls it.
         """
 
     def commit(self, tag: Tag, batch: Batch, staged: Staged, *, layout: Layout, run_id: str) -> Receipt:
         """Make what was staged visible under the tag, all or nothing, unless the tag is there already.
 
         Returns the receipt of whoever committed the tag first; a second commit changes nothing.
-        An error proves nothing: ask `receipt`. Raises OutputDisagrees when a later epoch is open.
+        After an error the batch may or may not be committed: ask `receipt`. Raises OutputDisagrees if a later
+        epoch is open.
         """
 
     def discard(self, staged: Staged) -> None:
-        """Remove what was staged and is not needed any more, as far as that can be done; never raises."""
+        """Remove what was staged and is no longer needed, as far as possible; never raises."""

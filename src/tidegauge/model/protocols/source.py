@@ -1,4 +1,4 @@
-"""What a source promises: its catalogue and safe bounds, the rows of a batch, a Delta table's changes."""
+"""What a source promises: its catalogue, safe bounds, the rows of a batch, and a Delta table's changes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """A database's control side: what is there, and how far it is safe to read. No Spark."""
+    """A database's control side: which tables exist, and how far it is safe to read. No Spark."""
 
     def tables(self) -> tuple[TableName, ...]:
-        """Every base table this login can see, in name order; views and the engine's own tables left out."""
+        """Return every base table that this login can see, in name order, without views and system tables."""
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
-        """What this login can see by a name like a table's, and which is none: each with what it is (view,
-        foreign table). Not the engine's own."""
+        """Return what this login can see that is named like a table but is not one, each with its kind (view,
+        foreign table), without system objects."""
 
     def with_column(self, name: str) -> frozenset[TableName]:
-        """Which tables and views have a column of this name, in whatever case where that does not count."""
+        """Return the tables and views that have a column of this name; ignores case if the database does."""
 
     def with_key(self) -> frozenset[TableName]:
-        """Which tables have a primary key."""
+        """Return the tables that have a primary key."""
 
     def identity(self) -> str:
-        """Which database this is: the `source_id` of its tables begins with it, and a `#`."""
+        """Return what identifies this database: the `source_id` of its tables begins with it and a `#`."""
 
     def describe(self, table: TableName, options: TableOptions) -> SourceTable:
-        """Columns, cursor and key of one table.
+        """Return columns, cursor and key of one table.
 
         Raises TableMissing, ColumnMissing, CursorUnsuitable, KeyUnsuitable or TypeNotHeld, each naming
-        the table, the column and the way out.
+        the table, the column and how to fix it.
         """
 
     def survey(
@@ -52,8 +52,8 @@ class Source(Protocol):
         """
 
     def survey_whole(self, source_table: SourceTable, step: int | None) -> Survey:
-        """Of a table without a cursor: `upto` is the source's clock, and the cuts are of all its rows, the
-        last at `upto`; none without a `step`. Raises KeyUnsuitable likewise."""
+        """Survey a table without a cursor: `upto` is the source's clock, and the cuts divide all rows, the
+        last at `upto`; without a `step` there are no cuts. Raises KeyUnsuitable as `survey` does."""
 
     def cuts(
         self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
@@ -61,84 +61,84 @@ class Source(Protocol):
         """Cut a window that is known to be safe, as `survey` does; empty when it has no rows."""
 
     def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
-        """How many rows lie in `(after, upto]` now."""
+        """Return how many rows lie in `(after, upto]` now."""
 
     def latest(self, source_table: SourceTable) -> Value | None:
-        """The highest cursor that lies in no future, as the column writes it; None where that is not known.
+        """Return the highest cursor that is not in the future, as the column writes it; None if not known.
 
-        For timestamps that is the source's clock, for values the highest that is there.
+        For timestamps that is the source's clock, for other values the highest in the table.
         """
 
     def find_settled(self, source_table: SourceTable) -> Value | None:
-        """The cursor up to which the table is complete now, as the column writes it: whatever is committed
-        later lies past it. As `survey` finds it, without a look at the rows; None where nothing is yet.
+        """Return the cursor up to which the table is complete now, as the column writes it: all that is
+        committed later lies past it. The bound of `survey`, without reading the rows; None if there is none.
         """
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT in the database's own SQL. Any thread may ask, one after the other."""
+        """Return the rows of one SELECT in the database's own SQL. Any thread may call it, one at a time."""
 
     def outlook(self) -> Outlook:
-        """Its clock, and whether this login sees other sessions' transactions."""
+        """Return the database's clock, and whether this login sees other sessions' transactions."""
 
     def close(self) -> None: ...
 
 
 class Reader(Protocol):
-    """A database's data side."""
+    """A database's data side: the rows of its batches."""
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
-        """The rows of a batch, exactly those of its window, with the columns of the source table.
+        """Return exactly the rows of the batch's window, with the columns of the source table.
 
         Lazy: no row is read until an output takes them. A value that cannot be held exactly fails the write.
         """
 
 
 class ChangedInput(Protocol):
-    """One input of a Delta flow in one batch, on one session. Frames are lazy, and have the columns that the
-    table has at the window's end: none of the feed's, unless the input is `raw`."""
+    """One input of a Delta flow in one batch, on one session. Frames are lazy and have the columns that the
+    table has at the window's end, without those of the change feed, unless the input is `raw`."""
 
     @property
     def moves(self) -> bool:
-        """Whether anything of it changed in this batch; False for a pinned one."""
+        """Whether the input changed in this batch; False for a pinned input."""
 
     @property
     def afresh(self) -> bool:
-        """Read as a whole (`ReadWay.SNAPSHOT`): what was there before is not known, and `gone` is empty."""
+        """Whether it is read whole (`ReadWay.SNAPSHOT`): earlier rows are not known, and `gone` is empty."""
 
     @property
     def grows(self) -> bool:
-        """Whole new rows are all that came (`ReadWay.FILES`): `gone` is empty."""
+        """Whether rows were only added (`ReadWay.FILES`): `gone` is empty."""
 
     @property
     def unique(self) -> tuple[str, ...]:
-        """Columns of which no two rows have the same values, if none had at the window's beginning: so say
-        all commits of the window. Empty: that is not known."""
+        """Columns that every commit of the window keeps unique: if no two rows had the same values at its
+        beginning, no two have at its end. Empty: not known."""
 
     @property
     def held(self) -> bool:
-        """Whether what came and what is gone is in memory, and need not be kept to be read again."""
+        """Whether the rows of `came` and `gone` are in memory already, so that caching them gains nothing."""
 
     @property
     def version(self) -> int:
-        """Of the table at the window's end."""
+        """The table's version at the window's end."""
 
     @property
     def moment(self) -> datetime:
-        """When that version was committed, as its log says; with a zone."""
+        """When that version was committed, according to the table's log, with a zone."""
 
     def now(self) -> DataFrame:
-        """The whole table at the window's end."""
+        """Return the whole table at the window's end."""
 
     def came(self) -> DataFrame:
-        """Rows that are there at the end and were not before, each as often as that is so: the net effect."""
+        """Return the rows that the window added, net; a row added twice comes twice."""
 
     def gone(self) -> DataFrame:
-        """Rows that were there before and are not at the end, likewise."""
+        """Return the rows that the window removed, net, likewise."""
 
     def sides(self, flag: str) -> DataFrame:
-        """Both in one frame; a column of this name is true for what came. It is cheaper to read, because a
-        row that was written again unchanged may be on both sides."""
+        """Return both in one frame; the column `flag` is true for rows that came. Cheaper, because a row that
+        was rewritten unchanged may be on both sides."""
 
     def events(self) -> DataFrame:
-        """Each version's own net effect: the rows with `_change_type` (`insert`, `update_preimage`,
+        """Return each version's own net effect: rows with `_change_type` (`insert`, `update_preimage`,
         `update_postimage` or `delete`), `_commit_version` and `_commit_timestamp`."""
