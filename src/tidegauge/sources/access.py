@@ -1,4 +1,4 @@
-"""May a login read what the syncs from a database name? Asked of its catalogue: no row is read."""
+"""Whether a login may read the tables that syncs name. Only the catalogue is asked: no row is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegauge.sources.open import open_dialect
 
 
 class _Session:
-    """The source's session, for questions with values in them."""
+    """The source's session, for queries with parameters: a NUL character in the SQL stands for each."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -27,7 +27,9 @@ class _Session:
 
 
 def find_read_access(database: Database, tables: Iterable[TableName]) -> ReadAccess | None:
-    """None: the engine has no rights to ask for. Raises SourceUnreachable."""
+    """What the login lacks to read these tables; None if the engine has no access rights.
+
+    Raises SourceUnreachable."""
     ask = find_engine(database).ask_access
     if ask is None:
         return None

@@ -1,9 +1,9 @@
-"""How far it is safe to read. Pure: the source's clock and its open work are handed in.
+"""How far it is safe to read. Pure: the source's clock and its open work are arguments.
 
 For timestamps: nothing that is stamped at or before the bound can still be committed, as long as a row is
 stamped no earlier than `settle` before the statement (PostgreSQL: the transaction) that writes it began.
-Where the source says when everything open began, that is the bound; elsewhere, and for values
-(auto-increment, sequences), it is what was seen at a look after which everything then open has ended:
+If the source says when all open work began, the bound comes from the oldest start. Otherwise, and for values
+(auto-increment, sequences), it comes from an earlier look whose open work has all ended: see
 `sources.bound_wait`.
 """
 
@@ -28,13 +28,13 @@ class Oldest:
 
 
 def must_wait_for(work: OpenWork, moment: Moment, options: TableOptions) -> bool:
-    """Whether it has to be waited for; False for what the user chose to ignore."""
+    """Whether the work has to be waited for; False if the user chose to ignore work of its age."""
     limit = options.ignore_transactions_after
     return limit is None or moment.clock - work.started <= limit
 
 
 def find_oldest(moment: Moment, options: TableOptions) -> Oldest:
-    """The oldest open work that counts; what the user chose to ignore is named as a risk."""
+    """The oldest open work that has to be waited for; a note names ignored work as a risk."""
     notes = [] if moment.blind is None else [moment.blind]
     counted = []
     for work in moment.open:
@@ -55,10 +55,10 @@ class Bound:
 
 
 def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
-    """`settle` below the clock, or below the start of what is still open; then one unit down.
+    """The bound: `settle` before the clock or before the start of the oldest open work, less one unit.
 
-    A clock without a zone may run on UTC or on the server's own zone, and falls back by an hour in autumn;
-    the lowest of them is the one that cannot lose a row.
+    A cursor without a zone may be in UTC or in the server's own zone, which falls back by an hour in autumn;
+    only the lowest of these loses no row.
     """
     found = find_oldest(moment, options)
     edge, notes = moment.clock, list(found.notes)
@@ -72,7 +72,7 @@ def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn
 
 
 def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
-    """What may be read when everything that was stamped before the edge is committed."""
+    """The bound if everything that was stamped before the edge is committed."""
     edge, notes = edge - options.settle, []
     if cursor.epoch is not None:
         return Bound(Value(ValueKind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
@@ -81,7 +81,7 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
         if moment.lowest_offset or moment.highest_offset:
             notes.append(
                 f"{cursor.name} has no zone and the server's is {moment.zone}, from"
-                f" {_hours(moment.lowest_offset)} to {_hours(moment.highest_offset)} of UTC:"
+                f" {_format_hours(moment.lowest_offset)} to {_format_hours(moment.highest_offset)} of UTC:"
                 " rows wait for as long as the two could differ"
             )
     kind = ValueKind.TIMESTAMP if cursor.kind is ValueKind.TEXT else cursor.kind
@@ -94,7 +94,7 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
 
 
 def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
-    """The latest that a row stamped by now can say; what lies past it is dated in the future."""
+    """The latest cursor value of a row that is stamped by now; a row past it is dated in the future."""
     edge = moment.clock
     if cursor.epoch is not None:
         return Value(ValueKind.INT, str(number_of(edge, cursor.epoch)))
@@ -107,7 +107,7 @@ def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
 
 
 def reads_from(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> datetime:
-    """From when on, by the source's clock, rows that are stamped by now are old enough; to the second."""
+    """The time, by the source's clock, from which rows stamped by now are old enough; in whole seconds."""
     edge = moment.clock
     if cursor.kind is ValueKind.DATE:
         edge = datetime.combine(edge.date() + timedelta(days=1), datetime.min.time())
@@ -129,5 +129,5 @@ def age_of(work: OpenWork, moment: Moment) -> str:
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
-def _hours(offset: timedelta) -> str:
+def _format_hours(offset: timedelta) -> str:
     return f"{offset.total_seconds() / 3600:+g} h"

@@ -1,7 +1,7 @@
-"""Waits for the transactions that were open when a bound was taken, and keeps what it did not wait for.
+"""Waits for transactions that were open when a bound was taken, and keeps bounds that it did not wait for.
 
-A bound is safe once everything that was open as it was taken has ended: whatever is stamped or numbered at or
-below it is committed by then. When each of them began need not be known, and on MySQL it cannot be.
+A bound is safe once everything that was open when it was taken has ended: by then every row that is stamped
+or numbered at or below it is committed. When that work began need not be known, and on MySQL it cannot be.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from tidegauge.sources.candidate import Candidate, drop_ended, identity
 from tidegauge.sources.dialect import Moment, OpenWork
 
 SHORT = 1.0
-"""Seconds to wait for the newest: most of what is open is a transaction of milliseconds."""
+"""Seconds to wait for the newest candidate: most open transactions last milliseconds."""
 LONG = 5.0
-"""Seconds to wait for a bound of moments that is no older than this."""
+"""Seconds to wait for a bound of timestamps that is no older than this."""
 _OLD = timedelta(minutes=1)
-"""What has been open for so long will hardly end within the next seconds."""
+"""Work that has been open for longer is not waited for: it will hardly end within the next seconds."""
 _LOOKS = 8
 _PAUSES = (0.01, 0.02, 0.05, 0.1)
 
 
 @dataclass(frozen=True)
 class ReadyBound:
-    """How far a survey may read, and what it could not wait for."""
+    """How far a survey may read, and what it did not wait for."""
 
     candidate: Candidate | None
     """The newest candidate that is safe."""
     waiting: tuple[Candidate, ...]
-    """Newer ones, which are not safe yet."""
+    """Newer candidates, which are not safe yet."""
     moment: Moment
-    """The last look."""
+    """The last look at the source."""
     blockers: tuple[OpenWork, ...]
-    """The open work because of which the newest of all is not safe."""
+    """The open work that keeps the newest candidate from being safe."""
 
     @property
     def age(self) -> float:
-        """Seconds between the safe one and the last look."""
+        """Seconds from the safe candidate to the last look; infinite if none is safe."""
         return (self.moment.clock - self.candidate.seen).total_seconds() if self.candidate else math.inf
 
 
@@ -54,13 +54,13 @@ class AskServer(Protocol):
 
 
 class BoundWait:
-    """Looks at one source, for all of its tables: what was seen for one of them serves the next."""
+    """Looks at one source, for all of its tables: a look made for one table serves the next."""
 
     def __init__(self, ask: AskServer) -> None:
         self._ask = ask
         self._last: Moment | None = None
         self._known: dict[tuple[str, ...], float] = {}
-        """When we first saw each work that is open."""
+        """By identity of open work: the monotonic time at which it was first seen."""
         self._looks: tuple[Candidate, ...] = ()
 
     def look(self, *, fresh: bool) -> Moment:
@@ -76,14 +76,15 @@ class BoundWait:
         return moment
 
     def moments(self, options: TableOptions, kept: tuple[Candidate, ...]) -> ReadyBound:
-        """For a cursor of moments, by the looks of this process and those that earlier ones kept."""
+        """The bound for a cursor of timestamps, from the looks of this process and the candidates `kept` by
+        earlier ones."""
         known: dict[datetime, Candidate] = {one.seen: one for one in kept}
 
         def choose(moment: Moment) -> ReadyBound:
-            # `look` has done the same with the looks of this process.
+            # `look` has already dropped ended work from the looks of this process.
             known.update({seen: drop_ended(one, moment) for seen, one in known.items()})
             known.update({one.seen: one for one in self._looks})
-            # What a clock said that was ahead, before somebody set it right, is no bound.
+            # A candidate past the clock was taken while the clock was ahead: it is no bound.
             return _choose([one for one in known.values() if one.seen <= moment.clock], moment, options)
 
         def is_enough(found: ReadyBound) -> bool:
@@ -91,11 +92,11 @@ class BoundWait:
             return waited >= LONG or found.age <= SHORT or (waited >= SHORT and found.age <= LONG)
 
         found = self._await(self.look(fresh=False), choose, is_enough)
-        # The next survey gets as near to its own clock by itself.
+        # Nothing to keep: the next survey finds an equally young bound by itself.
         return replace(found, waiting=()) if found.age <= LONG else found
 
     def values(self, options: TableOptions, kept: tuple[Candidate, ...], value: Value) -> ReadyBound:
-        """For a cursor of values, of which this is the highest just now."""
+        """The bound for a cursor of values; `value` is the highest just now."""
         # The clock is read after the value, so whatever was open when the value was seen is in the list.
         moment = self.look(fresh=True)
         known = [*kept, Candidate(value, moment.clock, moment.open)]
@@ -116,7 +117,7 @@ class BoundWait:
         return found
 
     def _count_waited(self, found: ReadyBound) -> float:
-        """Seconds since we first saw the oldest of the blockers; infinite where waiting is no use."""
+        """Seconds since the first of the blockers was first seen; infinite if waiting is of no use."""
         clock, now = found.moment.clock, time.monotonic()
         if found.moment.blind is not None or any(clock - work.started > _OLD for work in found.blockers):
             return math.inf
@@ -124,8 +125,8 @@ class BoundWait:
 
 
 def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptions) -> ReadyBound:
-    """The newest candidate that is safe. Older ones that are not are given up for it, newer ones never: in a
-    steady stream of transactions none would become safe."""
+    """Choose the newest safe candidate, and keep the newer ones: if those were dropped too, in a steady
+    stream of transactions none would ever become safe."""
     ordered = sorted(candidates, key=lambda one: one.seen)
     safe = None
     for place, one in enumerate(ordered):

@@ -12,7 +12,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.sources.dialect import Moment, OpenWork
 
 _ROUNDING = timedelta(seconds=2)
-"""By less than this the start of one statement may seem to differ, where a server gives whole seconds."""
+"""The start of one statement may seem to differ by less than this, if a server gives whole seconds."""
 _KEPT = 4
 _LONGEST = 60_000
 
@@ -22,19 +22,19 @@ class Candidate:
     """A point that is safe when nothing is left in `open`."""
 
     value: Value | None
-    """The highest value of the cursor; None for a cursor of moments, which `seen` itself is a point of."""
+    """The highest value of the cursor; None for a cursor of timestamps, for which `seen` is the point."""
     seen: datetime
-    """The source's clock: after the value was seen, and before what is open was listed."""
+    """The source's clock, read after the value and before the open work was listed."""
     open: tuple[OpenWork, ...]
-    """What was open then, without what had ended by the last look."""
+    """Work that was open then and had not ended by the last look."""
 
 
 def drop_ended(candidate: Candidate, moment: Moment) -> Candidate:
-    """The candidate after a later look: without what has ended in between.
+    """The candidate without the work that has ended by a later look.
 
     A work is the same while its connection has the same transaction, or the same statement and no
-    transaction. A statement that waited may have begun the transaction that its connection now has. And a
-    transaction that no connection holds, and that was not seen before, may be any that had no number yet.
+    transaction. A statement that waited may have begun the transaction that its connection now has. A
+    transaction without a connection that was not seen before may be any work that had no number yet.
     """
     left: dict[tuple[str, ...], OpenWork] = {}
     open_now = _OpenNow(candidate, moment)
@@ -47,21 +47,23 @@ def drop_ended(candidate: Candidate, moment: Moment) -> Candidate:
 
 
 class _OpenNow:
-    """What is open at a look, to be compared with what was open before."""
+    """The work that is open at a look, to find in it the work that was open before."""
 
     def __init__(self, candidate: Candidate, moment: Moment) -> None:
         self._by_connection = {work.connection: work for work in moment.open if work.connection}
         self._without = [work for work in moment.open if not work.connection]
         known = [old for old in candidate.open if not old.connection]
-        self._new = [work for work in self._without if not any(_same(old, work) for old in known)]
+        self._new = [
+            work for work in self._without if not any(_is_same_transaction(old, work) for old in known)
+        ]
 
     def find(self, old: OpenWork) -> list[OpenWork]:
-        """What the old work is now, or may be; nothing once it has ended."""
+        """The open work that the old work is now, or may be; empty if it has ended."""
         here = self._by_connection.get(old.connection)
-        if here is not None and _goes_on(old, here):
+        if here is not None and _is_continued(old, here):
             return [here]
         if old.number or not old.connection:
-            return [work for work in self._without if _same(old, work)]
+            return [work for work in self._without if _is_same_transaction(old, work)]
         return self._new
 
 
@@ -69,15 +71,15 @@ def identity(work: OpenWork) -> tuple[str, ...]:
     return work.connection, work.transaction, work.number, work.statement
 
 
-def _goes_on(old: OpenWork, work: OpenWork) -> bool:
+def _is_continued(old: OpenWork, work: OpenWork) -> bool:
     if old.transaction:
-        return bool(work.transaction) and _same(old, work)
+        return bool(work.transaction) and _is_same_transaction(old, work)
     if work.transaction:
         return True
     return old.statement == work.statement and work.started - old.started < _ROUNDING
 
 
-def _same(old: OpenWork, work: OpenWork) -> bool:
+def _is_same_transaction(old: OpenWork, work: OpenWork) -> bool:
     if old.connection and work.connection and old.connection != work.connection:
         return False
     if old.number and work.number:
@@ -86,19 +88,19 @@ def _same(old: OpenWork, work: OpenWork) -> bool:
 
 
 def to_text(candidates: Iterable[Candidate], waiting: int = 0) -> str | None:
-    """For the ledger. The oldest are kept, since they become safe first, and the newest; and how many rows
-    wait in the future, for people."""
+    """Text for the ledger with the candidates and, for people, how many rows are dated in the future; None if
+    there is nothing to keep. Of many candidates the oldest, which become safe first, and the newest stay."""
     kept = sorted(candidates, key=lambda one: one.seen)
     kept = [*kept[: _KEPT - 1], *kept[-1:]] if len(kept) > _KEPT else kept
     text = Pending.of_points([_to_body(one) for one in kept], waiting).text
-    # Forgotten, never cut: a candidate whose list lacks something open would be taken for safe.
+    # Text that is too long is dropped, not cut: a candidate that lacks some open work would look safe.
     return text if (kept or waiting) and len(text) <= _LONGEST else None
 
 
 def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]:
-    """What an earlier survey kept in the ledger; nothing where it is not of this kind of cursor.
+    """The candidates that an earlier survey kept in the ledger, without those of another kind of cursor.
 
-    `kind` is that of the values, None for a cursor of moments.
+    `kind` is the kind of the values, None for a cursor of timestamps.
     """
     try:
         found = [_from_body(body) for body in Pending(text or "").points]

@@ -1,4 +1,4 @@
-"""What `types:` says of a table's columns, by their names or by the types that they have at the source."""
+"""What `types:` says about a table's columns, by their names or by the types that they have at the source."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SIZE = re.compile(r" ?\([^)]*\)")
 def types_of(
     rules: Rules, table: TableName, options: TableOptions, columns: Sequence[Native]
 ) -> dict[str, str]:
-    """Column → how it shall arrive. A column's own name counts before its type. Raises ColumnMissing for an
-    entry that is neither: it would do nothing, in silence."""
+    """Column → how it shall arrive. An entry for its name wins over one for its type. Raises ColumnMissing
+    for an entry that names neither a column nor a type, because it would silently do nothing."""
     known = tuple(column.name for column in columns)
     by_type: dict[str, str] = {}
     words = {word for rule in rules.rules for word in rule.types} | {
@@ -37,7 +37,7 @@ def types_of(
 
 
 def names_of(column: Native) -> tuple[str, ...]:
-    """A column's type as people write it: the plainest first."""
+    """The ways in which people write a column's type, the plainest first."""
     full = column.full.lower()
     return tuple(dict.fromkeys((column.type, _SIZE.sub("", full), full)))
 
@@ -48,9 +48,9 @@ def refuse_unheld(
     options: TableOptions,
     columns: Sequence[Native],
 ) -> None:
-    """Raises TypeNotHeld with all columns that cannot be held exactly, and the line that settles it.
+    """Raises TypeNotHeld that names all columns that cannot be held exactly, and the `types:` line to add.
 
-    The types of the options are by the columns' names."""
+    `options.types` has to be by column name, as `types_of` gives it."""
     found: list[tuple[Native, str]] = []
     for column in columns:
         rule = rules.find(column)

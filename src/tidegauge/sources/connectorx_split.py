@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SMALL = 100_000
-"""Rows that are read in one piece, which lets other threads go on meanwhile. While a stream of connectorx
-waits for the server, none of them can run Python."""
+"""Up to this many rows are read in one piece, while other threads go on. While a stream of connectorx waits
+for the server, no other thread can run Python."""
 _PIECE = 65_536
 """Rows in one batch of a stream."""
 
@@ -42,7 +42,7 @@ def why_not_installed() -> str | None:
 
 @dataclass(frozen=True)
 class ConnectorxAddress:
-    """What connectorx needs beside host, port and login; an engine's `make_split` knows it."""
+    """What connectorx needs beside host, port and login; each engine's `make_split` gives it."""
 
     database: str
     settings: Mapping[str, str]
@@ -53,20 +53,20 @@ class ConnectorxAddress:
 
 @dataclass(frozen=True)
 class ConnectorxSplit:
-    """Implements `model.batch_data.Split`. Holds no connection; can be pickled, its password with it."""
+    """Implements `model.batch_data.Split`. Holds no connection; can be pickled, and then has the password."""
 
     database: Database
     source_table: SourceTable
     ways: tuple[ColumnWay, ...]
     select: str
     guard_query: str | None
-    """Finds one row that a guard would stop, where the guards are not part of `select`; asked only when
-    reading has failed."""
+    """A query for one row that a guard stops, run only after reading has failed; None if `select` itself asks
+    for the guards."""
     rows: int | None
-    """About how many, where that is known."""
+    """The approximate number of rows, None if it is not known."""
     address: ConnectorxAddress
     here: bool = False
-    """Streamed by this very process, though it is no task of Spark's."""
+    """Stream the rows in this process, even if it is not there for tasks alone (`is_task`)."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         check_reachable(self.database)
@@ -93,7 +93,7 @@ class ConnectorxSplit:
             complete = batch.num_rows < _PIECE
             if batch.num_rows:
                 yield self._finish(batch)
-        # A stream always ends in a batch that is not full, if only an empty one, unless it breaks off.
+        # A complete stream always ends in a batch that is not full, even if that is empty.
         if not complete:
             raise self._explain("the rows broke off before the last one")
 
@@ -102,14 +102,15 @@ class ConnectorxSplit:
         return {"protocol": "binary", "pre_execution_query": list(self.address.session)}
 
     def _finish(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What arrives, from what connectorx gave. Raises for a value that cannot be held exactly."""
+        """Convert a batch of connectorx. Raises for a value that cannot be held exactly."""
         try:
             return finish_batch(batch, self.source_table, self.ways)
         except BeforeYear1:
             raise self._explain("a date before the year 1") from None
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
-        """What connectorx answers. Its errors may hold the address, and some are made to end Python."""
+        """Call connectorx. Every error is replaced, because it may hold the address with the password; some
+        are no `Exception`."""
         try:
             import connectorx
         except ImportError as error:
@@ -125,7 +126,7 @@ class ConnectorxSplit:
             raise self._explain(_reason(error)) from None
 
     def _explain(self, reason: str) -> SourceError:
-        """Why reading failed: a value that cannot be held, or else the server and the way to it."""
+        """Find why reading failed: a value that cannot be held exactly, or else the server or the network."""
         name = self.database.name
         try:
             self._ask_guards()
@@ -138,7 +139,7 @@ class ConnectorxSplit:
         )
 
     def _ask_guards(self) -> None:
-        """Raises TypeNotHeld for a value that stopped the reading; does nothing where there is none."""
+        """Raises TypeNotHeld for a value that stopped the reading; does nothing if there is none."""
         if self.guard_query is None:
             return
         import connectorx
@@ -162,7 +163,7 @@ class ConnectorxSplit:
         raise value_not_held(self.source_table, found.column("g")[0].as_py(), row)
 
     def _url(self) -> str:
-        """With the password in it: for the driver alone."""
+        """The address for the driver, with the password in it: never show it."""
         database, host = self.database, self.database.host.strip("[]")
         login = percent(database.user or "", safe="")
         if database.password is not None:
@@ -187,7 +188,7 @@ class ConnectorxSplit:
 
 
 def check_reachable(database: Database) -> None:
-    """Raises SourceUnreachable at once where the driver would try for half a minute."""
+    """Raises SourceUnreachable if the server cannot be reached; the driver would try for half a minute."""
     port = database.port or FACTS[database.engine].port
     try:
         timeout = int(database.options.get("connect_timeout", "10"))

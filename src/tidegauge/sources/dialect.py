@@ -1,4 +1,4 @@
-"""What the reader asks of a database engine, and the values it answers with."""
+"""What the readers ask of a database engine, and the values that it answers with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native, Rules
 
 MARK = "/* tidegauge */"
-"""In every statement of ours, so that we do not wait for ourselves."""
+"""A comment in each of our own statements, so that we do not wait for our own sessions."""
 READER = "tidegauge-reader"
 """The application name of every session that only reads."""
 
@@ -32,19 +32,19 @@ class Unique:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a database says of one table."""
+    """What a database says about one table."""
 
     columns: tuple[Native, ...]
     uniques: tuple[Unique, ...]
-    """Only those that hold for every row: whole-table, and none of the columns can be NULL."""
+    """Only constraints that hold for every row (no partial index), on columns that cannot be NULL."""
     indexed: frozenset[str]
-    """Columns with which an index begins."""
+    """Columns that are the first of an index."""
     identity: str
-    """Which server, and which table there."""
+    """Identifies the server, and the table on it."""
     key_hint: tuple[str, ...] = ()
-    """The primary key, also where it proves nothing (SQLite lets it be NULL)."""
+    """Columns of the primary key, also if it proves nothing (SQLite lets it be NULL)."""
     orders: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    """Columns in whose order an index has the rows → SQL that makes the database use it."""
+    """Columns by which an index sorts the rows → SQL that makes the database use that index."""
     notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> Native | None:
@@ -56,62 +56,62 @@ class OpenWork:
     """A transaction, or a statement, that has not ended."""
 
     started: datetime
-    """In UTC without a zone; never later than the server says."""
+    """When it began, in UTC without a zone; never later than the server says."""
     who: str
     """Connection, user, state and the head of the statement."""
     prepared: bool = False
-    """Waits for its second phase: `started` is when that began, and its own start is not to be known."""
+    """A prepared transaction: `started` is when it was prepared, and when it began is not known."""
     connection: str = ""
-    """Its number; empty for a transaction that no connection holds any more."""
+    """The connection's number; empty for a transaction that no connection holds any more."""
     transaction: str = ""
-    """What the server says of its beginning; empty while the server knows of no transaction."""
+    """The start of the transaction as the server writes it; empty while the server knows of none."""
     number: str = ""
-    """The transaction's own, once it has one."""
+    """The transaction's number, once it has one."""
     statement: str = ""
-    """What distinguishes the running statement from the connection's next; empty while none runs."""
+    """Distinguishes the running statement from the connection's next one; empty while none runs."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The source's clock, and what was open when it was looked at, just afterwards."""
+    """The source's clock, and the work that was open just after the clock was read."""
 
     clock: datetime
-    """In UTC without a zone."""
+    """The source's time, in UTC without a zone."""
     open: tuple[OpenWork, ...] = ()
     blind: str | None = None
-    """Why other sessions cannot be seen; None where they can."""
+    """Why other sessions cannot be seen; None if they can."""
     serial: bool = False
-    """One writer at a time: what is committed is never followed by something earlier."""
+    """Only one transaction writes at a time: nothing earlier is committed after something later."""
     lowest_offset: timedelta = timedelta(0)
-    """Of the server's own zone from UTC, the lowest in a year; 0 where it is never below."""
+    """The lowest offset of the server's own zone from UTC within a year; 0 if it is never below UTC."""
     highest_offset: timedelta = timedelta(0)
     zone: str = "UTC"
     sure: bool = True
-    """What is open stamps no row earlier than its `started`. Where it may (MySQL: a statement has its time
-    before it waits for a lock, its transaction begins after), its end has to be waited for."""
+    """Open work stamps no row earlier than its `started`. If it may (MySQL: a statement takes its time before
+    it waits for a lock, and its transaction begins after), the bound has to wait until the work has ended."""
 
 
 class Dialect(Protocol):
-    """One connection to one database. Everything it raises is an error of ours."""
+    """One connection to one database. Everything it raises is a `TidegaugeError`."""
 
     rules: Rules
     folds_case: bool
-    """Column names differ by more than case."""
+    """Two columns of a table never differ by case alone."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Around questions that belong together: what has to be opened for them is opened once."""
+        """A context for queries that belong together: what has to be opened for them is opened once."""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run one SELECT of ours."""
+        """Run one SELECT and give all its rows."""
 
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """The rows of one SELECT, a block at a time, as the server hands them out; no block is empty.
+        """The rows of one SELECT in blocks of up to `size`, as the server sends them; no block is empty.
 
-        Nothing else is asked of the session meanwhile; a caller that stops half-way closes it.
+        Until the last block the session runs no other query; a caller that stops half-way closes the dialect.
         """
 
     def quote(self, name: str) -> str:
-        """An identifier in the database's own quotes. Refuses what no quotes can hold."""
+        """An identifier in the database's own quotes. Raises SourceError if no quotes can hold it."""
 
     def name(self, table: TableName) -> str:
         """The table in FROM, quoted."""
@@ -123,7 +123,7 @@ class Dialect(Protocol):
         """Every table that this login can see."""
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
-        """What is named like a table and is none, each with what it is: a view, a foreign table."""
+        """Relations that are not tables, each with what it is: a view, a foreign table."""
 
     def with_column(self, name: str) -> frozenset[TableName]:
         """See `Source.with_column`."""
@@ -132,14 +132,14 @@ class Dialect(Protocol):
         """See `Source.with_key`."""
 
     def row_hash(self, columns: Sequence[SourceColumn]) -> str | None:
-        """SQL of a number of 60 bits that two rows share if they have the same values, and else by a rare
-        chance; None where there is none."""
+        """SQL for a hash of 60 bits of a row's values: equal rows have the same, and other rows hardly ever;
+        None if the engine has no hash."""
 
     def identity(self) -> str:
-        """Which server this is; the same however it is reached, where the server says so."""
+        """Identifies the server; the same whichever address is used, if the server has an identifier."""
 
     def catalogue(self, table: TableName) -> Catalogue:
-        """Raises TableMissing."""
+        """What the database says about a table. Raises TableMissing."""
 
     def expression(self, table: TableName, sql: str) -> Native:
         """The type of an expression over the table, as the database sees it.
@@ -148,37 +148,37 @@ class Dialect(Protocol):
         """
 
     def ordered(self, table: TableName, native: Native, sql: str) -> OrderedColumn | None:
-        """How a column or expression is ordered; None where it cannot be, safely (floats)."""
+        """How a column or expression is ordered; None if it cannot be ordered safely (floats)."""
 
     def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
-        """`timestamp`, `value`, or None for what is no cursor."""
+        """`timestamp`, `value`, or None if it cannot be a cursor."""
 
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:
-        """Look at the rows past the watermark for values that do not fit the cursor's order.
+        """Check the rows that fulfil `where` for values that have no order with the others.
 
-        Gives the notation of timestamps that are kept as text, None where there are none to look at.
-        Raises CursorUnsuitable or KeyUnsuitable for a mixture.
+        Gives the notation of a cursor of timestamps that are kept as text; None if no row shows one, or for
+        any other cursor. Raises CursorUnsuitable or KeyUnsuitable for a mixture.
         """
 
     def moment(self, *, fresh: bool) -> Moment:
-        """The clock and what is open; unless `fresh`, perhaps as they were a second ago.
+        """The clock and the open work; unless `fresh`, perhaps as they were a second ago.
 
-        For timestamps an older moment gives a lower bound, which is as safe. For values the clock must have
-        been read after the value.
+        For timestamps an older moment gives a lower bound, which is as safe. For values the clock has to be
+        read after the value.
         """
 
     def close(self) -> None: ...
 
 
 def kind_of_cursor(ordered: OrderedColumn, *, grows_as_text: bool) -> str | None:
-    """What a cursor of a typed column is: see `Dialect.cursor_kind`."""
+    """The kind of cursor that a typed column can be: see `Dialect.cursor_kind`."""
     if ordered.kind in (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
         return "timestamp"
     return "value" if ordered.kind in (ValueKind.INT, ValueKind.DECIMAL) or grows_as_text else None
 
 
 def suggest_names(name: str, known: tuple[str, ...]) -> str:
-    """A hint with the names that look most like the one that was meant."""
+    """A hint with the known names that look most like `name`."""
     close = get_close_matches(name.lower(), [other.lower() for other in known], n=3, cutoff=0.5)
     named = [other for other in known if other.lower() in close]
     if named:

@@ -1,6 +1,6 @@
 """The rows of a batch without JDBC: each task reads its split of the window straight into Arrow.
 
-`read: auto` takes this way wherever the same values arrive as through JDBC, and JDBC elsewhere.
+`read: auto` reads this way if the same values arrive as through JDBC, and else through JDBC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MANY = 100_000
-"""Rows from which on more splits are worth asking the server for them: below, this process reads them."""
+"""Above this many rows the server is asked for more splits; fewer rows are read by this process."""
 
 
 class DirectReader:
@@ -38,7 +38,7 @@ class DirectReader:
         self._jdbc = JdbcReader(database)
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
-        """Raises ConfigError for `read: direct` where it is not possible."""
+        """Raises ConfigError for `read: direct` or `read: jdbc` if that is not possible."""
 
         batch_data = self._jdbc.batch_data(source_table, batch)
         if check(source_table, self._database) is not None or source_table.options.read is Read.JDBC:
@@ -50,7 +50,7 @@ class DirectReader:
         return replace(batch_data, splits=splits, frame=frame)
 
     def frame(self, spark: SparkSession, source_table: SourceTable, batch: Batch) -> DataFrame:
-        """The rows of a batch as a frame: through JDBC, where there is a driver."""
+        """The rows of a batch as a frame: through JDBC if there is a driver for it, else from splits."""
         if self._has_jdbc(source_table):
             return self._jdbc.read(spark, source_table, batch)
         return frame_of_splits(spark, source_table.layout, self._splits(source_table, batch))
@@ -58,22 +58,22 @@ class DirectReader:
     def keys_after(
         self, spark: SparkSession, source_table: SourceTable, position: RowPosition | None
     ) -> DataFrame:
-        """As a frame, the keys of the rows past a position, which no batch has read yet."""
+        """The keys of the rows past a position, which no batch has read yet, as a frame."""
         if self._engine.jdbc_options:
             return self._jdbc.keys_after(spark, source_table, position)
         narrow = only_key(source_table)
         ways = column_ways(narrow, self._engine.column_way)
         past = sql.after(source_table, position, self._engine.literal)
-        select = self._jdbc.select(_by_ways(narrow, ways), past)
+        select = self._jdbc.select(_apply_ways(narrow, ways), past)
         split = self._engine.make_split(self._database, narrow, ways, select, guard_query=None, rows=None)
         return frame_of_splits(spark, narrow.layout, [split])
 
     def _has_jdbc(self, source_table: SourceTable) -> bool:
-        return bool(self._engine.jdbc_options) and not _in_process(source_table)
+        return bool(self._engine.jdbc_options) and not _find_in_process_column(source_table)
 
     def _splits(self, source_table: SourceTable, batch: Batch) -> tuple[Split, ...]:
         ways = column_ways(source_table, self._engine.column_way)
-        selects = self._jdbc.selects(_by_ways(source_table, ways), batch)
+        selects = self._jdbc.selects(_apply_ways(source_table, ways), batch)
         for select in selects:
             trace_sql(self._database.name, select)
         queries = self._guard_queries(source_table, ways, batch)
@@ -86,7 +86,8 @@ class DirectReader:
     def _guard_queries(
         self, source_table: SourceTable, ways: tuple[ColumnWay, ...], batch: Batch
     ) -> list[str] | list[None]:
-        """For the guards that are left out of a SELECT because no bad value gets through it."""
+        """For each SELECT of the batch a query that finds a row that a guard stops; None if the SELECT itself
+        asks for all guards."""
         guarded = [
             (column, way) for column, way in zip(source_table.columns, ways, strict=True) if column.guard
         ]
@@ -103,9 +104,9 @@ class DirectReader:
 
 
 def check(source_table: SourceTable, database: Database) -> str | None:
-    """Why `read: auto` goes through JDBC, for the plan to show; None where it does not, or for `read: jdbc`.
+    """Why `read: auto` goes through JDBC, for the plan to show; None if it does not, or for `read: jdbc`.
 
-    Raises ConfigError for `read: direct` or `read: jdbc` where it is not possible.
+    Raises ConfigError for `read: direct` or `read: jdbc` if that is not possible.
     """
     wanted = source_table.options.read
     if wanted is Read.JDBC:
@@ -113,7 +114,7 @@ def check(source_table: SourceTable, database: Database) -> str | None:
         reason = None
         if find_engine(database).jdbc_options is None:
             reason = f"{title} is read by its own driver alone"
-        elif hashed := _in_process(source_table):
+        elif hashed := _find_in_process_column(source_table):
             reason = f"{title} has no sha256 of its own, for the column {hashed}"
         if reason is not None:
             raise ConfigError(
@@ -133,23 +134,22 @@ def check(source_table: SourceTable, database: Database) -> str | None:
 
 
 def direct_reason(source_table: SourceTable, database: Database) -> str | None:
-    """Why a table cannot be read without JDBC; None where it can."""
+    """Why a table cannot be read without JDBC; None if it can."""
     engine = find_engine(database)
     reason = engine.why_not_direct(database, source_table.options.read)
     return reason or why_no_way(source_table, engine.column_way)
 
 
-def _in_process(source_table: SourceTable) -> str | None:
-    """A column whose SQL no JDBC driver can run."""
+def _find_in_process_column(source_table: SourceTable) -> str | None:
+    """The name of a column whose SQL no JDBC driver can run; None if there is none."""
     return next((column.name for column in source_table.columns if column.in_process), None)
 
 
-def _by_ways(source_table: SourceTable, ways: tuple[ColumnWay, ...]) -> SourceTable:
-    """The table with the SQL that the ways of its columns ask for."""
-    columns = tuple(_column_by(way, column) for column, way in zip(source_table.columns, ways, strict=True))
+def _apply_ways(source_table: SourceTable, ways: tuple[ColumnWay, ...]) -> SourceTable:
+    """The table, with the SQL that the way of each column asks for."""
+    columns = tuple(_apply_way(way, column) for column, way in zip(source_table.columns, ways, strict=True))
     return replace(source_table, columns=columns)
 
 
-def _column_by(way: ColumnWay, column: SourceColumn) -> SourceColumn:
-    """The column with the SQL that its way asks for."""
+def _apply_way(way: ColumnWay, column: SourceColumn) -> SourceColumn:
     return replace(column, select=way.select, guard=column.guard if way.guarded else None)

@@ -1,8 +1,8 @@
-"""How each column travels without Spark: the SQL that is asked for, and what Arrow makes of the answer.
+"""How each column travels without Spark: the SQL for it, and how Arrow converts the answer.
 
-What arrives is the same as through JDBC, value for value; only the form on the wire differs. A decimal comes
-as a whole number of its last digit's units, or as text where it is too wide for that; a date or a timestamp
-as the driver's own, which cannot be one that does not exist.
+The same values arrive as through JDBC; only the form on the wire differs. A decimal travels as a whole number
+in units of its last digit, or as text if it is too wide for that; a date or a timestamp as a number of days
+or microseconds, or as the driver's own type, which has no dates that do not exist.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _OLDEST_DAY = -719162
 
 
 class BeforeYear1(Exception):
-    """A date or a timestamp that the driver can hold, and that nothing after it can."""
+    """A date or a timestamp before the year 1, which the driver can hold and an output cannot."""
 
 
 @dataclass(frozen=True)
 class ColumnWay:
-    """How one column travels. `how` names what `finish_array` does with the value on the wire."""
+    """How one column travels. `how` names the way in which `finish_array` converts the value on the wire."""
 
     select: str
     how: str
     guarded: bool
-    """The guard of the column has to be asked for in the same SELECT; else no bad value gets through."""
+    """The SELECT has to ask for the column's guard. False: it has none, or the driver refuses bad values."""
 
 
 OwnWay = Callable[[SourceColumn], ColumnWay | None]
@@ -56,12 +56,13 @@ OwnWay = Callable[[SourceColumn], ColumnWay | None]
 
 
 def column_ways(source_table: SourceTable, own_way: OwnWay) -> tuple[ColumnWay, ...]:
-    """Raises TypeNotHeld for a column that only Spark's SQL can finish."""
+    """The way of each column. Raises TypeNotHeld for a column that only Spark's SQL can convert."""
     return tuple(_way(source_table, column, own_way) for column in source_table.columns)
 
 
 def why_no_way(source_table: SourceTable, own_way: OwnWay) -> str | None:
-    """Why a table cannot be read without Spark: its first column that only Spark's SQL can finish."""
+    """Why a table cannot be read without Spark: its first column that only Spark's SQL can convert. None if
+    it can."""
     try:
         column_ways(source_table, own_way)
     except TypeNotHeld as error:
@@ -94,7 +95,8 @@ def _way(source_table: SourceTable, column: SourceColumn, own_way: OwnWay) -> Co
 
 
 def finish_array(array: pa.Array, how: str, column: SourceColumn, what: str) -> pa.Array:
-    """What arrives, from what the driver gave. Raises TypeNotHeld or BeforeYear1, and changes no value."""
+    """Convert the driver's column to the type that arrives; no value changes. Raises TypeNotHeld or
+    BeforeYear1."""
     import pyarrow as pa
 
     target = type_of(column.arrives)
@@ -109,12 +111,12 @@ def finish_array(array: pa.Array, how: str, column: SourceColumn, what: str) -> 
             return array.cast(pa.int64()).cast(target)
         case "units":
             whole = array.cast(pa.int64()).cast(pa.decimal128(19, 0))
-            # The same digits, with the point where it belongs.
+            # Take the same integers as decimals, with the point in its place.
             return pa.Array.from_buffers(target, len(whole), whole.buffers(), whole.null_count, whole.offset)
         case "digits":
             return array.cast(target)
         case "whole":
-            # An integer, as narrow as its values, or a decimal.
+            # The driver gives an integer type that is as narrow as the values, or a decimal.
             wide = array.cast(pa.decimal128(19, 0)) if pa.types.is_integer(array.type) else array
             return wide.cast(target)
         case "parsed":
@@ -126,9 +128,10 @@ def finish_array(array: pa.Array, how: str, column: SourceColumn, what: str) -> 
 def finish_batch(
     batch: pa.RecordBatch, source_table: SourceTable, ways: tuple[ColumnWay, ...]
 ) -> pa.RecordBatch:
-    """What arrives, from the driver's columns and, behind them, the number of the column that a guard stops.
+    """Convert the driver's batch. A last extra column, if there is one, has the number of the column that a
+    guard stops.
 
-    Raises TypeNotHeld for a value that cannot be held exactly, with the row that has it.
+    Raises TypeNotHeld, which names the row, for a value that cannot be held exactly.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -148,7 +151,7 @@ def finish_batch(
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Between types that hold the same values; anything else is an error of the driver's, and of ours."""
+    """Cast between types that hold the same values; any other pair is a bug, of the driver's or ours."""
     import pyarrow as pa
 
     given = array.type
@@ -185,7 +188,7 @@ def _refuse_before_year_1(array: pa.Array) -> pa.Array:
 
 
 def _parse(text: str | None, column: SourceColumn, what: str) -> Any:
-    """An override for text: the value that the text writes, or an error with the text in it."""
+    """Parse text that `types:` makes another type. Raises TypeNotHeld, with the text in it."""
     if text is None:
         return None
     try:
@@ -224,7 +227,7 @@ def _parse_moment(text: str, column: SourceColumn) -> date | datetime:
 
 
 def value_not_held(source_table: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:
-    """The error that stops a batch: which column, of which row; `row` has the key as it arrives."""
+    """The error that stops a batch, with the column and the row's key; `row` has the key as it arrives."""
     column = source_table.columns[number]
     key = ", ".join(_show(row[part.name]) for part in source_table.key)
     return TypeNotHeld(
@@ -236,7 +239,7 @@ def value_not_held(source_table: SourceTable, number: int, row: dict[str, Any]) 
 
 
 def _show(value: Any) -> str:
-    """A value as Spark's SQL writes it as text; bytes as digits."""
+    """A value as the text that Spark's SQL writes for it; bytes as hexadecimal digits."""
     match value:
         case None:
             return "?"

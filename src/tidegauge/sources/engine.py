@@ -1,6 +1,6 @@
-"""What has to be said of one kind of database so that it can be read: one value, `SourceEngine`, for each.
+"""What this room has to know about one kind of database to read it: one `SourceEngine` for each kind.
 
-Each kind has a folder of its own, whose `engine.py` makes the value; `sources.engines` is the table of all.
+Each kind has a folder of its own, whose `engine.py` makes the value; `sources.engines` lists them all.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class MakeSplit(Protocol):
         guard_query: str | None,
         rows: int | None,
     ) -> Split:
-        """A part of a batch that one task reads by itself, into Arrow.
+        """Make the part of a batch that one task reads by itself, into Arrow.
 
-        `guard_query` finds one row that a guard would stop, where the guards are not part of `select`.
-        `rows` is about how many there are, where that is known.
+        `guard_query` finds one row that a guard stops; None if `select` itself asks for the guards.
+        `rows` is the approximate number of rows, None if it is not known.
         """
 
 
@@ -44,26 +44,27 @@ class SourceEngine:
 
     engine: Engine
     rules: Rules
-    """How its types arrive, for the newest version of the server."""
+    """How the engine's types arrive, for the newest version of the server."""
     open_dialect: Callable[[Database], Dialect]
     """Connects, and loads the driver only then. Raises SourceUnreachable."""
     literal: Callable[[Value], str]
-    """SQL that means exactly this value."""
+    """Gives the SQL literal that means exactly this value."""
     table_name: Callable[[TableName], str]
-    """The table in FROM, quoted."""
+    """Gives the quoted name of a table, for FROM."""
     types_query: Callable[[Database, TableName], str]
-    """A SELECT of a table's columns now: name and type first, in the words of `SourceColumn.native`."""
+    """Gives a SELECT of a table's current columns, name and type first; types as in `SourceColumn.native`."""
     jdbc_options: Callable[[Database], dict[str, str]] | None
-    """Everything Spark needs to connect, with the session pinned to UTC. Raises ConfigError. None: there is
-    no JDBC driver, and every table can be read without."""
+    """Gives all that Spark needs to connect, with the session in UTC. Raises ConfigError. None if the engine
+    has no JDBC driver; then every table can be read without one."""
     make_split: MakeSplit
     why_not_direct: Callable[[Database, Read], str | None] = lambda *_: None
-    """Why a connection cannot be read without JDBC, under `read: auto` or `direct`; None where it can."""
+    """Says why a connection cannot be read without JDBC, under `read: auto` or `direct`; None if it can."""
     column_way: Callable[[SourceColumn], ColumnWay | None] = lambda _: None
-    """How a column travels without JDBC where that is particular to this kind; None for the usual way."""
+    """How a column travels without JDBC if this engine has its own way for it; None for the usual way."""
     full_name: Callable[[Database, TableName], str] | None = None
-    """The table in FROM, from a session in another database of the same server; None: as `table_name`."""
+    """Gives the table's name in FROM for a session in another database of the same server; None if
+    `table_name` does."""
     spread: Callable[[tuple[Split, ...]], tuple[Split, ...]] | None = None
-    """For many rows: the same in more splits, of results that wait at the server. Asks the server now."""
+    """Runs the queries of a large batch on the server now, and gives more splits, which fetch its results."""
     ask_access: Callable[[Asked, Sequence[TableName]], ReadAccess] | None = None
-    """What the login may not read of these tables; None: it has no rights of its own."""
+    """Finds what the login may not read of these tables; None if the engine has no access rights."""

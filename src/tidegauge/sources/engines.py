@@ -1,4 +1,4 @@
-"""The kinds of database that can be read. A new one is a folder beside this file, and a name in the table."""
+"""The kinds of database that can be read. A new one is a folder beside this file and a name in `ENGINES`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENGINES: Mapping[Engine, SourceEngine] = {
 
 
 def find_engine(database: Database) -> SourceEngine:
-    """Raises ConfigError for a kind that can only be written to."""
+    """The engine of a connection. Raises ConfigError for a kind that can only be written to."""
     found = ENGINES.get(database.engine)
     if found is None:
         raise ConfigError(

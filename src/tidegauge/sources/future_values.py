@@ -1,8 +1,7 @@
-"""A cursor value far too high for now: once read, it would move the watermark past all other rows.
+"""Finds a cursor value that is far too high: once read, it moves the watermark past all other rows.
 
-Only its size gives it away, so it becomes a note in the plan, and an error only under
-`future_guard: fail`. It costs nothing while nothing looks odd, and then a statement that goes along the
-cursor's index.
+Its size is the only sign, so it becomes a note in the plan, and an error only under `future_guard: fail`.
+The check costs nothing while no value looks odd, and else one query along the cursor's index.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
 
 _SOON = timedelta(days=1)
-"""Clocks differ, and zones."""
+"""How far past the clock a time may lie, because clocks and zones differ."""
 _TIMES = 10
-"""So many times as far from the next as all others lie apart."""
+"""A value jumps if it lies this many times as far from the next as all others lie apart."""
 _FAR = 10**6
-"""Nearer than this is no jump, however close the others are."""
+"""A smaller distance is no jump, however close together the others are."""
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
 
@@ -34,9 +33,9 @@ def find_odd_number(
     highest: Sequence[Value],
     clock: datetime,
 ) -> str | None:
-    """A sentence about the highest value, where it seems to be none that a row should have by now.
+    """A sentence about the highest value if it looks too high for a row to have by now; None if it does not.
 
-    `highest` are the highest values that are new and the watermark's own, as far as there are any.
+    `highest`: the highest new values and the watermark's own value, as far as there are any.
     """
     if source_table.cursor.kind is not ValueKind.INT or not highest:
         return None

@@ -1,4 +1,4 @@
-"""The rows of a batch as a query, for a target in the same database: nobody reads them here."""
+"""The rows of a batch as a query, for a target in the same database: no row leaves it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class InsideReader:
         self._engine = find_engine(database)
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
-        # However it was cut for readers side by side: in one statement no key comes twice.
+        # Without the batch's splits: they are for parallel readers, and this is one statement.
         (where,) = sql.splits(source_table, replace(batch, splits=()), self._engine.literal)
         return BatchRows(source_table.layout, batch.rows, inside=self.query(source_table, where))
 
     def query(self, source_table: SourceTable, where: str) -> RowsInside:
-        """Raises ConfigError for a column whose value only Spark's SQL makes."""
+        """The query for rows that fulfil `where`. Raises ConfigError if only Spark can convert a column."""
         values = []
         for column in source_table.columns:
             if column.inside is None:

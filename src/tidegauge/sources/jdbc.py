@@ -1,7 +1,7 @@
 """The rows of a batch as a Spark frame, through Spark's JDBC reader.
 
 Columns travel as c0, c1, … and get their names at the very end, so that no name of the user's reaches
-Spark's SQL. Beside them travels g: the number of the first column whose value cannot be held exactly.
+Spark's SQL. One more column, g, has the number of the first column whose value cannot be held exactly.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JdbcReader:
         options = {
             **self._options,
             "customSchema": ", ".join([*wire, "g int"] if guarded else wire),
-            # Spark adds no condition of its own: the window is all there is to ask for.
+            # Spark shall add no condition of its own: the window is the whole condition.
             "pushDownPredicate": "false",
         }
         frames = [

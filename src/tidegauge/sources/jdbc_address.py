@@ -1,4 +1,4 @@
-"""The parts of a JDBC address and login: checked, and never a user's text as it stands (hazard E2)."""
+"""The parts of a JDBC address and login: checked or encoded, so that no text adds options (hazard E2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge.model.spec import Database
 
 _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*\.?")
 ROWS_AT_ONCE = "10000"
-"""What a driver fetches at a time, where it can be told."""
+"""Rows that a JDBC driver fetches at a time, if it has such a setting."""
 
 
 def jdbc_login(database: Database) -> Mapping[str, str]:
@@ -24,13 +24,13 @@ def jdbc_login(database: Database) -> Mapping[str, str]:
 
 
 def server_address(database: Database) -> str:
-    """`host:port/database`. Raises ConfigError for a host that is more than that."""
+    """`host:port/database`. Raises ConfigError if `host` is more than a name or an address."""
     port = database.port or FACTS[database.engine].port
     return f"{_host(database)}:{port}/{percent(database.database or '', safe='')}"
 
 
 def _host(database: Database) -> str:
-    """A name or an address and nothing else: `host?autoDeserialize=true` is none."""
+    """The host, which has to be a name or an address and nothing else: not `host?autoDeserialize=true`."""
     host = database.host.strip("[]")
     try:
         if ipaddress.ip_address(host).version == 6:

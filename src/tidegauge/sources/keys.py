@@ -1,6 +1,6 @@
-"""Every key of a table, straight from the database by one plain statement, without Spark.
+"""Every key of a table, read from the database with one plain statement, without Spark.
 
-One statement sees one moment of the table, on every engine. The order is the database's and means nothing.
+On every engine one statement sees the table at one moment. The keys come in no particular order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|\+0
 
 
 def key_layout(source_table: SourceTable) -> Layout:
-    """The layout of a table's keys alone, in the key's own order."""
+    """The layout of a table's key columns alone, in the order of the key."""
     return only_key(source_table).layout
 
 
@@ -44,12 +44,12 @@ def keys(
 ) -> Iterator[pa.RecordBatch]:
     """All keys of the table, or those of the rows past a position, as `schema_of(key_layout(source_table))`.
 
-    `ordered`: without a position those of every row that has a cursor.
+    `ordered`: without a position, only the keys of rows that have a cursor.
 
     Raises KeyUnsuitable for a key that is NULL, TypeNotHeld for one that cannot be held exactly.
     """
     narrow = only_key(source_table)
-    # Not the session of the source: that one has to stay free while this one streams.
+    # A session of its own: the source's has to stay free while this one streams.
     with closing(open_dialect(database)) as dialect:
         every = after is None and not ordered
         where = source_table.filter if every else sql.after(source_table, after, dialect.literal)
@@ -57,13 +57,13 @@ def keys(
 
 
 def moment_field(source_table: SourceTable, name: str) -> Field:
-    """A column of this name that holds points of the cursor."""
+    """A field of this name and of the type of the cursor's column."""
     column = _cursor(source_table)
     return Field(name, column.arrives, column.native)
 
 
 def moment(source_table: SourceTable, value: Value | None) -> pa.Scalar:
-    """One point of the cursor, as its column arrives; NULL where that cannot say it."""
+    """One value of the cursor, as its column arrives; NULL if the column's type cannot hold it."""
     import pyarrow as pa
 
     kind = type_of(_cursor(source_table).arrives)
@@ -73,7 +73,7 @@ def moment(source_table: SourceTable, value: Value | None) -> pa.Scalar:
     try:
         if value.kind is ValueKind.BYTES:
             return pa.scalar(bytes.fromhex(value.text)).cast(kind)
-        return pa.scalar(_plain(value.text, kind) if timed else value.text).cast(kind)
+        return pa.scalar(_make_arrow_text(value.text, kind) if timed else value.text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         return pa.scalar(None, kind)
 
@@ -140,20 +140,20 @@ def _array(source_table: SourceTable, column: SourceColumn, values: Sequence[Any
 
 
 def _finish(wire: pa.DataType, arrives: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """From what travels to what arrives, as the reader's `finish` does it in Spark."""
+    """Convert values on the wire to the type that arrives, as `SourceColumn.finish` does in Spark."""
     import pyarrow as pa
 
     if pa.types.is_string(wire) and wire != arrives:
-        texts = [None if text is None else _plain(text, arrives) for text in values]
+        texts = [None if text is None else _make_arrow_text(text, arrives) for text in values]
         return pa.array(texts, pa.string()).cast(arrives)
     if isinstance(next((value for value in values if value is not None), None), str):
-        # MySQL's driver leaves the text of numbers as it came.
+        # MySQL's driver gives numbers as text.
         return pa.array(values, pa.string()).cast(wire).cast(arrives)
     return pa.array(values, wire).cast(arrives)
 
 
-def _plain(text: str, arrives: pa.DataType) -> str:
-    """Text that an override makes a number or a moment, as Arrow wants to read it."""
+def _make_arrow_text(text: str, arrives: pa.DataType) -> str:
+    """Text that `types:` makes a decimal, a date or a timestamp, in the form that Arrow reads."""
     import pyarrow as pa
 
     if pa.types.is_decimal(arrives):

@@ -1,8 +1,8 @@
 """The columns of a table that are read (`columns:`), and the SQL of those that are masked (`mask:`).
 
-A mask is part of the SQL that every reader and every comparison takes a column's value from, so that nobody
-past the database sees anything else. A hash is that of the text which would arrive, in UTF-8: the same
-hexadecimal digits on every engine, for text, for whole numbers and decimals in plain digits, and for days.
+A mask is part of the SQL from which every reader and every comparison takes a column's value, so the value
+itself never leaves the database. A hash is of the text that would arrive, in UTF-8: the same hexadecimal
+digits on every engine, for text, whole numbers and decimals (in plain digits), and dates.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ class ChosenColumns:
 def choose_columns(
     dialect: Dialect, table: TableName, options: TableOptions, found: Sequence[Native], key: Collection[str]
 ) -> ChosenColumns:
-    """What is read of the columns that the table has. Raises ConfigError where the cursor or the key would be
-    left out or masked, or a mask cannot be had; TypeNotHeld for what cannot be held exactly."""
+    """Choose the columns to read, and how. Raises ConfigError if the cursor or the key is left out or masked,
+    or a mask is not possible; TypeNotHeld for a column that cannot be held exactly."""
     names = [native.name for native in found]
     taken = [native for native in found if options.columns.takes(native.name)]
     masks = {native.name: mask for native in taken if (mask := find_mask(options.mask, native.name))}
-    _refuse_ordering(table, options, set(names) - {native.name for native in taken}, masks, key)
-    told = [one for one in taken if one.name not in masks or masks[one.name].kind is MaskKind.SHA256]
-    refuse_unheld(dialect.rules, table, options, told)
+    _check_ordering_columns(table, options, set(names) - {native.name for native in taken}, masks, key)
+    checked = [one for one in taken if one.name not in masks or masks[one.name].kind is MaskKind.SHA256]
+    refuse_unheld(dialect.rules, table, options, checked)
     columns = tuple(_read(dialect, table, options, native, masks.get(native.name)) for native in taken)
-    return ChosenColumns(columns, tuple(_tell(options, names, {one.name for one in taken}, masks)))
+    return ChosenColumns(columns, tuple(_make_notes(options, names, {one.name for one in taken}, masks)))
 
 
-def _refuse_ordering(
+def _check_ordering_columns(
     table: TableName,
     options: TableOptions,
     left_out: set[str],
     masks: dict[str, ColumnMask],
     key: Collection[str],
 ) -> None:
-    """The ledger keeps cursor and key of the last row as they are, and pages by them."""
+    """Raises ConfigError if the cursor or the key is left out or masked: the ledger keeps their values of the
+    last row, and reading goes on from there."""
     for name in sorted(left_out | set(masks)):
         in_key = name in key
         in_cursor = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", options.cursor, re.IGNORECASE) is not None
@@ -79,7 +80,7 @@ def _refuse_ordering(
         )
 
 
-def _tell(
+def _make_notes(
     options: TableOptions, names: list[str], taken: set[str], masks: dict[str, ColumnMask]
 ) -> list[str]:
     notes = []
@@ -87,8 +88,8 @@ def _tell(
         notes.append(f"left out by `columns`: {', '.join(left_out)}")
     if masks:
         notes.append("masked: " + ", ".join(f"{name} ({mask.shown})" for name, mask in masks.items()))
-    # Of a sync over many tables most have not every column that it names. One that looks like a misspelling
-    # would travel as it is.
+    # Of many tables in one sync most lack some column that it names, so that is no error. But if the name is
+    # misspelled, the column that was meant travels unmasked.
     bare = [name for name in names if name in taken and name not in masks]
     for word, pattern in _plain_names(options.columns, options.mask):
         near = get_close_matches(pattern.casefold(), [name.casefold() for name in bare], 1, _CLOSE)
@@ -107,7 +108,7 @@ def _read(
 ) -> SourceColumn:
     quoted, rules = dialect.quote(native.name), dialect.rules
 
-    def as_it_is() -> SourceColumn:
+    def make_unmasked() -> SourceColumn:
         override = options.types.get(native.name)
         return arrive(
             rules,
@@ -120,11 +121,11 @@ def _read(
         )
 
     if mask is None:
-        return as_it_is()
+        return make_unmasked()
     match mask.kind:
         case MaskKind.NULL:
             try:
-                column = as_it_is()
+                column = make_unmasked()
             except TypeNotHeld:
                 text = rules.text.format(c=quoted)
                 column = SourceColumn(native.name, native.full, "string", text, "string", "{}")
@@ -139,10 +140,10 @@ def _read(
                 native.name, "text", "string", select, "string", "{}", inside=select, mask=mask.digest
             )
         case MaskKind.SHA256:
-            return _hash(dialect, table, as_it_is(), quoted, mask)
+            return _mask_by_hash(dialect, table, make_unmasked(), quoted, mask)
 
 
-def _hash(
+def _mask_by_hash(
     dialect: Dialect, table: TableName, column: SourceColumn, quoted: str, mask: ColumnMask
 ) -> SourceColumn:
     rules = dialect.rules
@@ -152,7 +153,7 @@ def _hash(
     elif number and column.finish == "{}":
         text = (rules.digits or rules.text).format(c=column.select)
     elif column.arrives == "date" and column.wire != "string":
-        # Not by the number of days that travels; where that is NULL, the value cannot be held.
+        # Hash the date's text, not the number of days that travels. If that is NULL, the date cannot be held.
         text = f"CASE WHEN {column.select} IS NOT NULL THEN {rules.text.format(c=quoted)} END"
     else:
         raise ConfigError(
@@ -164,7 +165,7 @@ def _hash(
         )
     salt = dialect.literal(Value(ValueKind.TEXT, mask.salt.reveal() if mask.salt else ""))
     if mask.salt:
-        remember(salt)  # it is part of statements, which errors may quote
+        remember(salt)  # it is part of SQL that errors may quote
     select = rules.sha256.format(salt=salt, t=text)
     return SourceColumn(
         column.name,

@@ -1,7 +1,7 @@
-"""Timestamps that are kept as text: which notation a column uses, and a bound in the same one.
+"""Timestamps that are kept as text: which notation a column uses, and how a bound is written in it.
 
 Text is compared as text. That is the order of time only while every value is written the same way, so
-the notation is looked at before it is relied on.
+the notation is checked before any comparison.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Notation:
     """What stands between day and time; empty where there are only days."""
     seconds: bool
     digits: int
-    """The most digits after the second that were seen."""
+    """The largest number of digits after the seconds that was seen."""
     zone: str
 
     @property
     def scale(self) -> int:
-        """Digits that a clock of microseconds can fill."""
+        """Digits after the seconds, at most 6 (microseconds)."""
         return min(self.digits, 6)
 
     def follows(self, text: str) -> bool:
-        """Whether text order is the order of time between this earlier text and texts of this notation."""
+        """Whether text order is the order of time between this earlier text and texts in this notation."""
         other = notation_of(text)
         if other is None:
             return False
@@ -43,7 +43,7 @@ class Notation:
         return bare or (other.between, other.seconds, other.zone) == (self.between, self.seconds, self.zone)
 
     def write(self, moment: Value) -> Value:
-        """A moment in this notation, cut and never rounded up."""
+        """A moment in this notation; digits that it has no place for are cut off, never rounded up."""
         day, _, clock = moment.text.partition(" ")
         if not self.between:
             return Value(ValueKind.TEXT, day + self.zone)
@@ -56,8 +56,8 @@ class Notation:
     def write_bound(self, moment: Value) -> Value:
         """A bound that is safe at its own precision, in this notation.
 
-        A day or minute that has begun can still get rows, so where there are no seconds the bound is the
-        last one that is over.
+        A day or minute that has begun can still get rows, so in a notation without seconds the bound is the
+        last day or minute that is over.
         """
         if self.seconds:
             return self.write(moment)
@@ -67,14 +67,14 @@ class Notation:
 
 
 def notation_of(text: str) -> Notation | None:
-    """The notation of one timestamp; None where it is none."""
+    """The notation of one timestamp; None if the text is not one."""
     kept = 6 if _OFFSET.search(text) else 0
     end = len(text) - kept
     return read_patterns([_DIGIT.sub("0", text[:end]) + text[end:]])
 
 
 def read_patterns(patterns: list[str]) -> Notation | None:
-    """The one notation of values whose digits were all made 0; None where there is not exactly one.
+    """The one notation of these patterns (values with every digit replaced by 0); None if they have several.
 
     Different numbers of digits after the second are one notation as long as nothing follows them: the
     shorter text is the start of the longer, and sorts before it as the moment does.

@@ -15,5 +15,5 @@ def open_source(database: Database) -> Source:
 
 
 def open_dialect(database: Database) -> Dialect:
-    """A session of its own, for those who need one beside that of the source."""
+    """Open a separate session, for callers that need one beside that of the source."""
     return find_engine(database).open_dialect(database)

@@ -1,7 +1,7 @@
-"""A key for rows that have none: a hash of the row, and the number of the copy among rows that are alike.
+"""A key for tables that have none: a hash of the row, and the number of the copy among rows with that hash.
 
-Two rows with one hash that are not alike get two numbers, in any order: they may change places, and no row is
-lost or doubled by it.
+Different rows with the same hash get different numbers, in any order: they may swap numbers later, but no row
+is lost or doubled by it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def add_row_key(
     every: Sequence[str],
     wanted: str,
 ) -> tuple[tuple[SourceColumn, ...], tuple[OrderedColumn, ...], str]:
-    """The columns with two more, the key that these are, and what FROM has to name for them: all columns of
-    the table (`every`), of the rows for which a condition holds (`wanted`)."""
+    """The columns with two more, the key of these two, and the subquery that FROM has to name for them.
+
+    `every`: all columns of the table. `wanted`: the condition that rows have to fulfil; empty for all."""
     row = dialect.row_hash(columns)
     if row is None:
         raise KeyUnsuitable(

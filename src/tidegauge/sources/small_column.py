@@ -1,4 +1,4 @@
-"""The cursor of a small Delta table, looked at without Spark: its files hold few values."""
+"""The cursor column of a small Delta table, read from its files without Spark."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class SmallColumn:
     values: pa.ChunkedArray
 
     def find_highest(self, upto: datetime | None) -> tuple[Value | None, int]:
-        """Of the values up to a moment, or of all; and how many are past it."""
+        """The highest value up to a moment (None: of all), and how many values are past the moment."""
         import pyarrow.compute as pc
 
         if upto is None:
-            return self._say(pc.max(self.values)), 0
+            return self._make_value(pc.max(self.values)), 0
         bound = self._scalar(upto.date() if self.kind is ValueKind.DATE else upto)
         ready = pc.less_equal(self.values, bound)
         waiting = pc.sum(pc.invert(ready)).as_py() or 0
-        return self._say(pc.max(self.values.filter(ready))), int(waiting)
+        return self._make_value(pc.max(self.values.filter(ready))), int(waiting)
 
     def count_between(self, after: Value | None, upto: Value) -> int:
         import pyarrow.compute as pc
@@ -64,8 +64,8 @@ class SmallColumn:
         except (pa.ArrowException, OverflowError, ValueError) as error:
             raise NeedsSpark(str(error)) from error
 
-    def _say(self, found: pa.Scalar) -> Value | None:
-        """As Spark writes it."""
+    def _make_value(self, found: pa.Scalar) -> Value | None:
+        """The value with the text that Spark writes for it; None for NULL."""
         try:
             value = found.as_py()
         except (OverflowError, ValueError) as error:
@@ -83,7 +83,7 @@ class SmallColumn:
 
 
 def read_small_column(lake: Lake, name: str, kind: ValueKind) -> SmallColumn | None:
-    """None: Spark has to look at it."""
+    """Read one column of a Delta table; None if Spark has to read it."""
     try:
         look = Log(open_store(lake)).look()
         if look is None:

@@ -85,7 +85,7 @@ class DatabaseSource:
             named = self._column(catalogue, options.cursor) if not options.snapshot else None
             return SourceTable(
                 table=table,
-                # Without the salts, which go no further than into the SQL of their columns.
+                # Without the masks: their salts are needed only in the SQL of the columns.
                 options=replace(options, mask=()),
                 columns=columns,
                 cursor=cursor,
@@ -105,7 +105,7 @@ class DatabaseSource:
     ) -> Survey:
         with self._lock, self._dialect.held():
             try:
-                return self._look_at(source_table, after, step).make(pending)
+                return self._make_survey(source_table, after, step).make(pending)
             except PositionError as error:
                 raise CursorUnsuitable(
                     f"{source_table.table}: {error}, so it cannot be paged by {source_table.cursor.name}",
@@ -114,13 +114,13 @@ class DatabaseSource:
 
     def survey_whole(self, source_table: SourceTable, step: int | None) -> Survey:
         with self._lock, self._dialect.held():
-            return self._look_at(source_table, None, step or 1).make_whole(cut=step is not None)
+            return self._make_survey(source_table, None, step or 1).make_whole(cut=step is not None)
 
     def cuts(
         self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition, step: int
     ) -> tuple[Cut, ...]:
         with self._lock, self._dialect.held():
-            return self._look_at(source_table, after, step).cut_window(upto)
+            return self._make_survey(source_table, after, step).cut_window(upto)
 
     def count(self, source_table: SourceTable, after: RowPosition | None, upto: RowPosition) -> int:
         with self._lock, self._dialect.held():
@@ -146,7 +146,7 @@ class DatabaseSource:
 
     def find_settled(self, source_table: SourceTable) -> Value | None:
         with self._lock, self._dialect.held():
-            return self._look_at(source_table, None, 1).find_settled()
+            return self._make_survey(source_table, None, 1).find_settled()
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         with self._lock, self._dialect.held():
@@ -161,7 +161,7 @@ class DatabaseSource:
         with self._lock:
             self._dialect.close()
 
-    def _look_at(self, source_table: SourceTable, after: RowPosition | None, step: int) -> TableSurvey:
+    def _make_survey(self, source_table: SourceTable, after: RowPosition | None, step: int) -> TableSurvey:
         return TableSurvey(self._dialect, self._bound_wait, source_table, after, step)
 
     def _cursor(
@@ -169,7 +169,7 @@ class DatabaseSource:
     ) -> tuple[OrderedColumn, str, tuple[str, ...]]:
         notes: tuple[str, ...] = ()
         if options.snapshot:
-            return self._everywhere_the_same(), "timestamp", notes
+            return self._make_constant_cursor(), "timestamp", notes
         native = self._column(catalogue, options.cursor)
         if native is not None:
             expression = self._dialect.quote(native.name)
@@ -182,7 +182,7 @@ class DatabaseSource:
                 hint="a cursor is a column, or one expression without `;`",
             )
         else:
-            # The line break ends a comment that the expression may end with.
+            # The line break ends a comment at the end of the expression.
             expression = f"({options.cursor}\n)"
             native = self._dialect.expression(table, expression)
         ordered = self._dialect.ordered(table, native, expression)
@@ -203,9 +203,9 @@ class DatabaseSource:
             ordered, kind = replace(ordered, epoch=options.epoch), "timestamp"
         return replace(ordered, name=options.cursor), kind, notes
 
-    def _everywhere_the_same(self) -> OrderedColumn:
-        """The cursor of a table that has none: every row lies at one moment of the past, and so below the
-        moment at which the table is read."""
+    def _make_constant_cursor(self) -> OrderedColumn:
+        """The cursor of a snapshot: a constant moment in the past, so that every row lies before the moment
+        at which the table is read."""
         moment = EVERY_ROW.cursor
         return OrderedColumn("", self._dialect.literal(moment), "{}", moment.kind, nullable=False)
 
@@ -239,7 +239,7 @@ class DatabaseSource:
         return tuple(key), any(found >= set(unique.columns) for unique in catalogue.uniques)
 
     def _filter(self, table: TableName, options: TableOptions) -> str:
-        """`where:` as part of a condition. The database itself says whether it is one."""
+        """`where:` in parentheses, empty without one. Raises ConfigError if the database refuses it."""
         if options.where is None:
             return ""
         condition = f"({options.where.sql}\n)"

@@ -1,4 +1,4 @@
-"""Any table that Spark reads, by a column that orders its rows or as a whole: no log of it is looked at."""
+"""Any table that Spark can read, by a column that orders its rows or as a whole, without the table's log."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class CursorColumn:
 
     name: str
     type: str
-    """As Spark calls it."""
+    """The Spark type of the column."""
     kind: ValueKind
 
     @property
     def scale(self) -> int:
-        """Digits after the point that a value can have: seconds of a moment, or a number."""
+        """Digits after the point of a decimal; for any other type 6, those after a timestamp's seconds."""
         size = parse_decimal(self.type)
         return size.scale if size else 6
 
@@ -64,19 +64,19 @@ class ColumnSurvey:
     """What one look at a table found."""
 
     highest: Value | None
-    """Of all rows; None: there is none with a cursor."""
+    """The highest cursor of all rows; None if no row has a cursor."""
     upto: Value | None
-    """The highest that lies in no future and is old enough to be read."""
+    """The highest cursor that is old enough to be read."""
     rows_null: int
     rows_waiting: int
     """Rows past `upto`."""
 
 
 class SparkTable:
-    """An input as it is now. `session` is the flow's own."""
+    """An input table as it is now. `session` is the flow's own Spark session."""
 
     def __init__(self, session: SparkSession, part: DeltaInput, *, small: bool = False) -> None:
-        """`small`: it is known to be a small table on a disk."""
+        """`small`: the table is known to be small and on a local disk."""
         assert part.by_column is not None
         self._session, self._small = session, small
         self._part = part
@@ -87,9 +87,9 @@ class SparkTable:
 
     @lazy
     def frame(self) -> DataFrame:
-        """Raises TableMissing, or SourceError."""
+        """All rows of the table. Raises TableMissing or SourceError."""
         table = self._part.table
-        with self._explained():
+        with self._explain_errors():
             if table.path is None:
                 frame = self._session.read.table(str(table.name))
             elif self._small and (held := find_files(table, table.path, None)) is not None:
@@ -101,12 +101,12 @@ class SparkTable:
 
     @property
     def fingerprint(self) -> str:
-        """Of its columns and their types."""
+        """Changes with the table's columns and their types."""
         return hashlib.sha256(self.frame.schema.json().encode()).hexdigest()[:16]
 
     @lazy
     def cursor(self) -> CursorColumn:
-        """Raises ColumnMissing or CursorUnsuitable."""
+        """The column that orders the table. Raises ColumnMissing or CursorUnsuitable."""
         assert self._by.column is not None
         name = self._named(self._by.column, "cursor")
         type_ = self.frame.schema[name].dataType.simpleString()
@@ -134,7 +134,7 @@ class SparkTable:
                 return ColumnSurvey(highest, upto, column.values.null_count, waiting)
         value = F.col(quote(self.cursor.name))
         ready = self._is_ready(value)
-        with self._explained():
+        with self._explain_errors():
             [found] = self.frame.agg(
                 F.max(value).cast("string").alias("highest"),
                 F.max(F.when(ready, value)).cast("string").alias("upto"),
@@ -156,13 +156,13 @@ class SparkTable:
         value = F.col(quote(self.cursor.name))
         below = F.lit(False) if after is None else value <= self._literal(after)
         asked = (self._inside(after, upto), below, value <= self._literal(next_after))
-        with self._explained():
+        with self._explain_errors():
             [found] = self.frame.agg(*map(F.count_if, asked)).collect()
         return int(found[0]), int(found[1]), int(found[2])
 
     def rows(self, window: Window, *, last_of: tuple[str, ...] = ()) -> DataFrame:
-        """Those of a window, lazily. `last_of`: of each key the row with the highest cursor; of rows that are
-        equal one, and of others that share cursor and key all."""
+        """The rows of a window, lazily. `last_of`: of each key only the row with the highest cursor. If
+        several rows have it, equal ones come once, and the others all come."""
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -188,7 +188,7 @@ class SparkTable:
         return inside if after is None else inside & (value > self._literal(after))
 
     def _is_ready(self, value: Column) -> Column:
-        """A number is, whatever it is; a moment when it is past and `settle` old, by this machine's clock."""
+        """True for every number, and for a date or timestamp that is `settle` old by this machine's clock."""
         from pyspark.sql import functions as F  # noqa: N812
 
         moment = self._latest
@@ -200,7 +200,7 @@ class SparkTable:
 
     @property
     def _latest(self) -> datetime | None:
-        """What is later waits, by this machine's clock."""
+        """The latest date or timestamp to read, by this machine's clock; None if the cursor is a number."""
         if self.cursor.kind not in MOMENTS:
             return None
         return datetime.now(UTC).replace(tzinfo=None) - self._by.settle
@@ -228,6 +228,7 @@ class SparkTable:
         return None if text is None else Value(self.cursor.kind, str(text))
 
     def _named(self, wanted: str, what: str) -> str:
+        """The table's own spelling of a column. Raises ColumnMissing."""
         names = {name.casefold(): name for name in self.frame.columns}
         if wanted.casefold() not in names:
             raise ColumnMissing(
@@ -238,7 +239,7 @@ class SparkTable:
         return names[wanted.casefold()]
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -269,7 +270,7 @@ class SparkTable:
 
 
 def list_files(folder: str) -> str | None:
-    """A digest that changes with the files of a local folder; None where there is none."""
+    """A digest that changes with the files of a local folder; None if there is no such folder."""
     found = hashlib.sha256()
     top = Path(folder)
     if not top.exists():
@@ -283,7 +284,7 @@ def list_files(folder: str) -> str | None:
 
 @dataclass(frozen=True)
 class ColumnInput:
-    """Implements `ChangedInput`: the rows of a window are all that the transform sees of the table."""
+    """Implements `ChangedInput`: the transform sees only the rows of a window, all of them as new."""
 
     table: SparkTable
     window: Window

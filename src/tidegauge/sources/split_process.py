@@ -1,7 +1,7 @@
-"""A split that is read by a process of its own, and comes from there as Arrow.
+"""Reads a split in a process of its own, from which its rows come as Arrow.
 
-For a driver that lets no other thread run Python while it waits for the server. It also ends with its reader:
-a reader that stops half-way closes the connection, too. Spark's tasks have processes of their own already.
+This is for a driver that lets no other thread run Python while it waits for the server. If the reader stops
+half-way, the process ends, and the connection with it. Spark's tasks have processes of their own already.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FAILED = 3
-"""The exit code that says: an error of ours stands on standard error."""
+"""The exit code if the last line of standard error is a `TidegaugeError` as JSON."""
 
 
 def is_task() -> bool:
-    """Whether this process is there for tasks, Spark's or ours, and does nothing but this."""
+    """Whether this process only runs tasks, Spark's or ours."""
     if is_worker():
         return True
     if "pyspark" not in sys.modules:
@@ -38,7 +38,7 @@ def is_task() -> bool:
 
 
 def read_in_process(split: Split) -> Iterator[pa.RecordBatch]:
-    """The batches of the split, or its error, from another process."""
+    """Read the split in another process: its batches, or its error, come from there."""
     import pyarrow as pa
 
     child = subprocess.Popen(
@@ -61,16 +61,16 @@ def read_in_process(split: Split) -> Iterator[pa.RecordBatch]:
             whole = False
         output = child.stderr.read().decode(errors="replace")
         if child.wait() or not whole:
-            raise _error_of(child.returncode, output)
+            raise _make_error(child.returncode, output)
     finally:
-        # Also when the reader has enough: the server then stops sending.
+        # Also if the reader stops half-way, so that the server stops sending.
         child.kill()
         child.wait()
         child.stdout.close()
         child.stderr.close()
 
 
-def _error_of(code: int, output: str) -> TidegaugeError:
+def _make_error(code: int, output: str) -> TidegaugeError:
     last = output.splitlines()[-1] if output.strip() else ""
     if code == _FAILED:
         facts = json.loads(last)

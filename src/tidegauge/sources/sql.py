@@ -1,4 +1,4 @@
-"""The SQL that is the same on every engine: windows over `(cursor, key)`, and looking at them."""
+"""SQL that is the same on every engine: conditions and queries for windows over `(cursor, key)`."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ Literal = Callable[[Value], str]
 
 
 def relation(source_table: SourceTable, name: Callable[[TableName], str]) -> str:
-    """What FROM names for the table."""
+    """What FROM names: the table, or the subquery that stands for it."""
     return source_table.relation or name(source_table.table)
 
 
 def after(source_table: SourceTable, position: RowPosition | None, literal: Literal) -> str:
-    """True for rows past the position; for every row with a cursor where there is none."""
+    """SQL that is true for rows past the position; without a position, for every row with a cursor."""
     cursor = source_table.cursor.order
     if position is None:
-        return _taken(source_table, f"{cursor} IS NOT NULL")
+        return _add_filter(source_table, f"{cursor} IS NOT NULL")
     value = literal(position.cursor)
     if not position.key:
-        return _taken(source_table, f"{cursor} > {value}")
-    key = _beyond(source_table.key, position.key, literal, ">", ">")
+        return _add_filter(source_table, f"{cursor} > {value}")
+    key = _compare_keys(source_table.key, position.key, literal, ">", ">")
     past = f"{cursor} >= {value} AND ({cursor} > {value} OR ({cursor} = {value} AND {key}))"
-    return _taken(source_table, past)
+    return _add_filter(source_table, past)
 
 
-def _taken(source_table: SourceTable, condition: str) -> str:
-    """The condition, for the rows that the flow takes at all."""
+def _add_filter(source_table: SourceTable, condition: str) -> str:
+    """The condition together with the flow's own filter (`where:`)."""
     return f"{condition} AND {source_table.filter}" if source_table.filter else condition
 
 
 def upto(source_table: SourceTable, position: RowPosition, literal: Literal) -> str:
-    """True for rows up to the position, the row at it included."""
+    """SQL that is true for rows up to the position, including the row at it."""
     cursor, value = source_table.cursor.order, literal(position.cursor)
     if not position.key:
         return f"{cursor} <= {value}"
-    key = _beyond(source_table.key, position.key, literal, "<", "<=")
+    key = _compare_keys(source_table.key, position.key, literal, "<", "<=")
     return f"{cursor} <= {value} AND ({cursor} < {value} OR ({cursor} = {value} AND {key}))"
 
 
-def _beyond(
+def _compare_keys(
     key: Sequence[OrderedColumn], values: Sequence[Value], literal: Literal, inner: str, last: str
 ) -> str:
-    """`k1 > b1 OR (k1 = b1 AND (k2 > b2 OR …))`: the order of tuples, in words that use an index."""
+    """`k1 > b1 OR (k1 = b1 AND (k2 > b2 OR …))`: compares tuples, in a form that can use an index."""
     column, value = key[0].order, literal(values[0])
     if len(key) == 1:
         return f"{column} {last} {value}"
-    rest = _beyond(key[1:], values[1:], literal, inner, last)
+    rest = _compare_keys(key[1:], values[1:], literal, inner, last)
     return f"({column} {inner} {value} OR ({column} = {value} AND {rest}))"
 
 
@@ -64,12 +64,12 @@ def between(
 
 
 def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[str]:
-    """The predicates of a batch's parallel readers; neighbours share their end, so nothing falls between."""
+    """The conditions of a batch's parallel readers; each begins where the last ends, so no row is missed."""
     only = f" AND {source_table.only}" if source_table.only else ""
     if batch.empty:
         return ["1 = 0"]
     if batch.nulls:
-        return [_taken(source_table, f"{source_table.cursor.order} IS NULL") + only]
+        return [_add_filter(source_table, f"{source_table.cursor.order} IS NULL") + only]
     (window,) = batch.windows
     points = [window.after, *batch.splits, window.upto]
     made = []
@@ -81,7 +81,7 @@ def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[st
 
 
 def cuts(source_table: SourceTable, table: str, where: str, step: int) -> str:
-    """Every `step`-th row of the window and the last: number, and the texts of cursor and key."""
+    """A query for every `step`-th row of the window and the last: its number, cursor and key as text."""
     parts = (source_table.cursor, *source_table.key)
     # Names of ours and of the user's never meet in one SELECT that sorts: a column may be called n, or o0.
     names = ", ".join(f"o{i}" for i in range(len(parts)))
@@ -95,18 +95,18 @@ def cuts(source_table: SourceTable, table: str, where: str, step: int) -> str:
 
 
 def nth_row(source_table: SourceTable, table: str, where: str, step: int) -> str:
-    """The texts of cursor and key of the `step`-th row; no row where there are fewer."""
+    """A query for cursor and key of the `step`-th row, as text; it finds nothing if there are fewer rows."""
     return _one_row(source_table, table, where, "", f" OFFSET {step - 1}")
 
 
 def last_row(source_table: SourceTable, table: str, where: str) -> str:
-    """The texts of cursor and key of the last row; no row where there is none."""
+    """A query for cursor and key of the last row, as text; it finds nothing if there is no row."""
     return _one_row(source_table, table, where, " DESC", "")
 
 
 def _one_row(source_table: SourceTable, table: str, where: str, direction: str, offset: str) -> str:
     parts = (source_table.cursor, *source_table.key)
-    # By our names, which ORDER BY takes before those of columns: the user's may be called o0.
+    # By our aliases, which ORDER BY prefers to column names: a column of the user's may be called o0.
     order = ", ".join(f"o{i}{direction}" for i in range(len(parts)))
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
@@ -121,7 +121,7 @@ def count(source_table: SourceTable, table: str, where: str) -> str:
 
 
 def highest(source_table: SourceTable, table: str, where: str, rows: int = 1) -> str:
-    """The texts of the highest cursor values, found without MAX so that their type and collation stay."""
+    """A query for the highest cursor values, as text; without MAX, so that their type and collation stay."""
     text = source_table.cursor.text.replace("{}", "o0")
     # By `w.o0`: PostgreSQL names the text o0 too, and would sort 9 before 10.
     return (
@@ -131,7 +131,7 @@ def highest(source_table: SourceTable, table: str, where: str, rows: int = 1) ->
 
 
 def around(source_table: SourceTable, table: str, literal: str) -> str:
-    """The texts of three cursor values: the lowest, the last up to this one, and the first past it."""
+    """A query for three cursor values as text: the lowest, the last up to `literal`, the first past it."""
     cursor, text = source_table.cursor.order, source_table.cursor.text
     ends = (
         (f"MIN({cursor})", f"{cursor} IS NOT NULL"),
@@ -140,24 +140,24 @@ def around(source_table: SourceTable, table: str, literal: str) -> str:
     )
     found = ", ".join(
         f"(SELECT {text.replace('{}', 'o0')} FROM (SELECT {end} AS o0 FROM {table}"
-        f" WHERE {_taken(source_table, where)}) AS w{i})"
+        f" WHERE {_add_filter(source_table, where)}) AS w{i})"
         for i, (end, where) in enumerate(ends)
     )
     return f"SELECT {MARK} {found}"
 
 
 def counts(source_table: SourceTable, table: str, waiting: str | None, young: str | None) -> str:
-    """How many cursors are NULL, how many lie past the clock, how many are too young: two ends of an
-    index, or one scan."""
+    """A query that counts cursors that are NULL, past the clock, and too young. It reads the two ends of an
+    index, or scans the table once."""
     null = f"{source_table.cursor.order} IS NULL" if source_table.cursor.nullable else "1 = 0"
     which = (null, waiting or "1 = 0", young or "1 = 0")
     counted = ", ".join(f"COUNT(CASE WHEN {one} THEN 1 END)" for one in which)
-    any_of = _taken(source_table, f"({' OR '.join(which)})")
+    any_of = _add_filter(source_table, f"({' OR '.join(which)})")
     return f"SELECT {MARK} {counted} FROM {table} WHERE {any_of}"
 
 
 def find_repeated(source_table: SourceTable, table: str, where: str | None) -> str:
-    """One key that more than one row has."""
+    """A query for one key that several rows have, and how many."""
     keys = ", ".join(part.order for part in source_table.key)
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(source_table.key))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(source_table.key))
@@ -170,7 +170,7 @@ def find_repeated(source_table: SourceTable, table: str, where: str | None) -> s
 
 
 def null_keys(source_table: SourceTable, table: str, where: str | None) -> str:
-    """How many rows lack a part of the key."""
+    """A query that counts rows in which a part of the key is NULL."""
     lacking = " OR ".join(f"{part.order} IS NULL" for part in source_table.key)
     scope = where or source_table.filter
     condition = f"({lacking}) AND {scope}" if scope else lacking

@@ -1,4 +1,4 @@
-"""The head of another session's statement, fit to be shown: what it does, not with which values."""
+"""The beginning of another session's SQL statement, safe to show: its values are replaced by `?`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 60
 
 
 def show_head(statement: str | None) -> str:
-    """`: UPDATE orders SET total = ? …`, or nothing."""
+    """`: UPDATE orders SET total = ? …`; empty if there is no statement."""
     text = mask(_VALUES.sub("?", " ".join((statement or "").split())))
     if not text:
         return ""

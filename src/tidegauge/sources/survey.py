@@ -19,11 +19,11 @@ from tidegauge.sources.notation import Notation, notation_of
 from tidegauge.sources.survey_bound import SurveyBound
 
 _LARGE = 100_000
-"""Rows up to which nobody minds that all of them are read."""
+"""Only a table with more rows than this gets a note that each batch reads all of it."""
 
 
 class TableSurvey:
-    """The rows of a table past a position, for batches of `step` rows."""
+    """Surveys the rows of a table past a position, for batches of `step` rows."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class TableSurvey:
         self._bound = SurveyBound(dialect, bound_wait, source_table, after)
 
     def make(self, pending: str | None) -> Survey:
-        """`pending`: what an earlier survey left in the ledger for this one."""
+        """The survey of a table with a cursor. `pending`: what an earlier one left in the ledger for it."""
         source_table = self._source_table
         remembered: tuple[Candidate, ...] = ()
         waiting: str | None = None
         if source_table.cursor_kind == "timestamp":
             notation = self._notation()
             upto, remembered = self._bound_of_timestamps(from_text(pending, None), notation)
-            waiting = self._past_clock(notation)
+            waiting = self._make_future_condition(notation)
         else:
             self._dialect.notation(source_table, self._past)  # Refuses values that have no order.
             upto, remembered = self._bound.value(from_text(pending, source_table.cursor.kind), self._past)
-        nulls, late_rows, young_rows = self._counts(waiting, upto)
+        nulls, late_rows, young_rows = self._count_unready(waiting, upto)
         if late_rows:
             dated = "1 row is dated" if late_rows == 1 else f"{late_rows:,} rows are dated"
             self._bound.notes.append(f"{dated} past the source's clock, and read when that time has come")
@@ -78,13 +78,13 @@ class TableSurvey:
         )
 
     def _is_large(self) -> bool:
-        """Whether reading all of it is worth a word; no more rows are looked at than that takes."""
+        """Whether the table has more than `_LARGE` rows; no more than that are counted."""
         some = f"SELECT 1 FROM {self._table} LIMIT {_LARGE + 1}"
         [[rows]] = self._dialect.rows(f"SELECT {MARK} COUNT(*) FROM ({some}) AS w")
         return int(rows) > _LARGE
 
     def make_whole(self, *, cut: bool) -> Survey:
-        """Of a table without a cursor: all there is, as of the source's clock."""
+        """The survey of a table without a cursor: all rows, as of the source's clock."""
         self._dialect.notation(self._source_table, self._past)  # Refuses keys that have no order.
         clock = self._bound.look().clock.isoformat(sep=" ", timespec="microseconds")
         upto = RowPosition(Value(ValueKind.TEXT, clock))
@@ -103,25 +103,25 @@ class TableSurvey:
         return upto.cursor if upto else None
 
     def cut_window(self, upto: RowPosition) -> tuple[Cut, ...]:
-        """Cuts of the whole window: the last is at `upto`."""
+        """The cuts of the window, the last of them at `upto`; none if the window has no rows."""
         cuts = self._cut_rows(upto)
         return (*cuts[:-1], Cut(upto, cuts[-1].rows)) if cuts else ()
 
     def _cut_rows(self, upto: RowPosition) -> tuple[Cut, ...]:
-        """Cuts of the rows that are there: the last is at the last row."""
+        """The cuts of the rows up to `upto`, the last of them at the last row."""
         where = self._within(self._after, upto)
         self._check_key(where)
         return self._cut_along_index(upto) if self._source_table.along else self._cut_by_number(where)
 
     def _notation(self) -> Notation | None:
-        """How the timestamps are written, where they are kept as text."""
+        """How timestamps that are kept as text are written; None for others, or if no row shows it."""
         found = self._dialect.notation(self._source_table, self._past)
         if found is None and self._source_table.cursor.kind not in ORDERED and self._after is not None:
-            # No new row shows it: what was read last does.
+            # No new row shows the notation; the last one that was read does.
             return notation_of(self._after.cursor.text)
         return found
 
-    def _past_clock(self, notation: Notation | None) -> str | None:
+    def _make_future_condition(self, notation: Notation | None) -> str | None:
         """SQL that is true for rows dated after the source's clock, which wait for their time."""
         cursor = self._source_table.cursor
         if notation is None and cursor.kind not in ORDERED:
@@ -158,12 +158,12 @@ class TableSurvey:
             return None, waiting
         return RowPosition(value), waiting
 
-    def _counts(self, waiting: str | None, upto: RowPosition | None) -> tuple[int, int, int]:
-        """Rows without a cursor, dated in the future, and too young to be read yet."""
+    def _count_unready(self, waiting: str | None, upto: RowPosition | None) -> tuple[int, int, int]:
+        """Count the rows without a cursor, dated in the future, and too young to be read yet."""
         source_table = self._source_table
         if not source_table.cursor.nullable and waiting is None:
             return 0, 0, 0
-        young = self._too_young(waiting, upto) if waiting else None
+        young = self._make_young_condition(waiting, upto) if waiting else None
         ((*texts,),) = self._dialect.rows(sql.counts(source_table, self._table, waiting, young))
         nulls, late, too_young = map(int, texts)
         if nulls and source_table.options.null_cursor is NullCursor.FAIL:
@@ -174,7 +174,7 @@ class TableSurvey:
             )
         return nulls, late, too_young
 
-    def _too_young(self, waiting: str, upto: RowPosition | None) -> str | None:
+    def _make_young_condition(self, waiting: str, upto: RowPosition | None) -> str | None:
         """SQL that is true for rows past what was read and past the bound, up to the clock."""
         if upto is None and self._after is None:
             return None
@@ -222,10 +222,9 @@ class TableSurvey:
         return tuple(cuts)
 
     def _cut_along_index(self, upto: RowPosition) -> tuple[Cut, ...]:
-        """The same, step by step along an index: each statement reads just the entries up to the next cut.
+        """Like `_cut_by_number`, but along an index: each query reads only the entries up to the next cut.
 
-        Between two of them rows may move away, which changes how many rows lie before a cut, but not where
-        it is.
+        Between two queries rows may move away, which makes a cut's row count wrong, but not its position.
         """
         source_table, dialect, at = self._source_table, self._dialect, self._after
         cuts: list[Cut] = []

@@ -1,4 +1,4 @@
-"""How far one survey of one table may read just now, and what a person should know about it."""
+"""How far one survey of one table may read now, and what a person should know about that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegauge.sources.dialect import Dialect, Moment
 from tidegauge.sources.future_values import find_odd_number
 
 Kept = tuple[Candidate, ...]
-"""What was seen and is not safe yet: for the ledger, and the next survey."""
+"""Candidates that are not safe yet: the ledger keeps them for the next survey."""
 
 
 class SurveyBound:
@@ -35,14 +35,18 @@ class SurveyBound:
         self._moment: Moment | None = None
         self.notes: list[str] = []
         self.held = False
-        """Whether it lies lower than `settle` alone would have it."""
+        """Whether open work holds the bound lower than `settle` alone."""
 
     def look(self) -> Moment:
-        """The source as the bound was taken from it."""
+        """The clock and open work that the bound was taken from; a recent look if there is no bound yet."""
         return self._moment or self._bound_wait.look(fresh=False)
 
     def moment(self, cursor: OrderedColumn, kept: Kept) -> tuple[Value | None, Kept]:
-        """For a cursor of moments: by when what is open began, or by what has ended since it was seen."""
+        """The bound for a cursor of timestamps, None if nothing is safe, and the candidates to keep.
+
+        If the start of open work is sure, the oldest start is the bound; else a candidate whose open work has
+        ended since.
+        """
         options = self._source_table.options
         moment = self._moment = self._bound_wait.look(fresh=False)
         if moment.sure:
@@ -65,7 +69,7 @@ class SurveyBound:
         return bound.value, ready.waiting
 
     def describe_young(self, rows: int) -> str:
-        """Rows that are there, and not old enough to be read."""
+        """A note about rows that are not old enough to be read."""
         options = self._source_table.options
         when = reads_from(self.look(), options, self._source_table.cursor)
         them, are = ("it", "1 row is") if rows == 1 else ("them", f"{rows:,} rows are")
@@ -76,7 +80,10 @@ class SurveyBound:
         )
 
     def value(self, kept: Kept, past: str) -> tuple[RowPosition | None, Kept]:
-        """For a cursor of values: the highest that is safe of those `past` the watermark."""
+        """The bound for a cursor of values, None if nothing is safe, and the candidates to keep.
+
+        `past` is SQL that is true for rows past the watermark.
+        """
         source_table, options = self._source_table, self._source_table.options
         found = self._dialect.rows(
             sql.highest(source_table, sql.relation(source_table, self._dialect.name), past, rows=2)

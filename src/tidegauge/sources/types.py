@@ -1,4 +1,4 @@
-"""How columns arrive: one table of rules per engine, which the readers follow and the documentation shows."""
+"""How columns arrive: a table of rules per engine, which the readers follow and the documentation shows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _MICROS_NTZ = "timestampadd(MICROSECOND, {}, timestamp_ntz'1970-01-01 00:00:00')
 _MICROS = "timestamp_micros({})"
 _DAYS = "date_from_unix_date({})"
 FINISH = {"timestamp_ntz": _MICROS_NTZ, "timestamp": _MICROS, "date": _DAYS}
-"""From whole microseconds, or days, since 1970 to what arrives; no zone and no calendar has a say."""
+"""Spark SQL from whole microseconds or days since 1970 to the type that arrives; no zone and no calendar
+setting changes the result."""
 IN_UTC = {_MICROS_NTZ: "CAST(timestamp_micros({}) AS timestamp_ntz)"}
-"""The same, sooner done, for a session whose zone is UTC."""
+"""Faster SQL with the same result, for a session whose zone is UTC."""
 
 
 @dataclass(frozen=True)
@@ -30,63 +31,65 @@ class Native:
     type: str
     """The type's plain name, lower case: `decimal`, `bigint unsigned`."""
     full: str
-    """With length and precision, as a person would write it."""
+    """The type with length and precision, as a person would write it."""
     nullable: bool = True
     precision: int | None = None
     scale: int | None = None
-    """Of a number; of a timestamp, digits after the second."""
+    """Digits after the point of a number, or after the seconds of a timestamp."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What becomes of some types. In its SQL `{c}` is the column, `{p}` and `{s}` precision and scale."""
+    """How some types arrive. In its SQL `{c}` is the column, `{p}` and `{s}` are precision and scale."""
 
     types: tuple[str, ...]
     arrives: str
-    """Empty: it cannot be held exactly, and the plan says so unless an override does."""
+    """The Spark SQL type in the output. Empty: the type cannot be held exactly, and stops a plan that has no
+    `types:` for the column."""
     remark: str
     select: str = "{c}"
     wire: str = ""
-    """Where it differs from `arrives`."""
+    """The Spark SQL type of `select`, if it differs from `arrives`."""
     finish: str = "{}"
     guard: str | None = None
     when: Callable[[Native], bool] = lambda native: True  # noqa: ARG005
     condition: str = ""
     """What `when` asks, in words."""
     text: str = ""
-    """SQL for the override `string`; empty where the engine's usual way will do."""
+    """SQL for a column that `types:` makes a `string`; empty if `Rules.text` does."""
     through: Callable[[Native], str] = lambda native: ""  # noqa: ARG005
-    """What a target of the same engine declares for it, which then gets the text, or the bytes of `raw`;
-    empty: its own type for what arrives."""
+    """Gives the type that a target of the same engine declares, which then gets the text, or the bytes of
+    `raw`; empty if the target declares its own type for `arrives`."""
     kept: str = ""
     """What `through` gives, in words."""
     raw: str = ""
     """SQL for the bytes that a target of the same engine takes for the value; empty: it takes the text."""
     safe_for_all: bool = False
-    """`select` does not fail for the values that the guard catches; elsewhere it never gets them."""
+    """`select` does not fail for the values that the guard catches. False: it is not evaluated for them."""
     inside: str = ""
-    """SQL for a value that stays in the database, where it differs from `select`."""
+    """SQL for a value that stays in the database, if it differs from `select`."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """One engine's table. The first rule that fits a column counts."""
+    """The rules of one engine. The first that fits a column counts."""
 
     title: str
     rules: tuple[Rule, ...]
     text: str
-    """SQL for the override `string`."""
+    """SQL for a column that `types:` makes a `string`."""
     decimal_guard: str
-    """True for a number that `decimal({p},{s})` would have to round, or that is no number."""
+    """SQL that is true for a number that `decimal({p},{s})` would have to round, or that is NaN or infinite.
+    `{top}` is the lowest number with too many digits."""
     sha256: str
-    """SQL of the hash of `{salt}` and, behind it, the text `{t}`: hexadecimal, in small letters."""
+    """SQL for the hash of `{salt}` followed by the text `{t}`, in lower-case hexadecimal digits."""
     sha256_in_process: bool = False
-    """It calls a function that only connections of this process have."""
+    """`sha256` calls a function that only connections of this process have."""
     digits: str = ""
-    """SQL of a number's plain digits, where `text` may write others."""
+    """SQL for a number's plain digits, if `text` may write it in another way."""
     remarks: tuple[str, ...] = ()
     untyped: bool = False
-    """Any column may hold any kind of value, so an override can only be checked value by value."""
+    """Any column may hold any kind of value, so what `types:` says can only be checked value by value."""
 
     def find(self, native: Native) -> Rule | None:
         return next((rule for rule in self.rules if native.type in rule.types and rule.when(native)), None)
@@ -102,21 +105,21 @@ def arrive(
     zero_dates: str,
     keeps_types: bool = False,
 ) -> SourceColumn:
-    """How one column is read. Raises TypeNotHeld where nothing says how to hold it exactly.
+    """How one column is read. Raises TypeNotHeld if nothing says how to hold it exactly.
 
-    `keeps_types`: the target is a database of the same kind.
+    `override`: the type that `types:` names for it. `keeps_types`: the target is a database of the same kind.
     """
     rule = rules.find(native)
     if override is not None:
-        return _override(rules, table, native, quoted, rule, override.strip().lower())
+        return _apply_named_type(rules, table, native, quoted, rule, override.strip().lower())
     if keeps_types and rule is not None and (through := rule.through(native)):
         return _keep(rules, rule, native, quoted, through)
     if rule is None or not rule.arrives:
-        raise _not_held(table, native, rule)
-    return _follow(rule, native, quoted, zero_dates)
+        raise _make_not_held_error(table, native, rule)
+    return _apply_rule(rule, native, quoted, zero_dates)
 
 
-def _follow(rule: Rule, native: Native, quoted: str, zero_dates: str) -> SourceColumn:
+def _apply_rule(rule: Rule, native: Native, quoted: str, zero_dates: str) -> SourceColumn:
     precision, scale = decimal_size(native)
     facts = {"c": quoted, "p": precision, "s": scale}
     select, inside = rule.select.format(**facts), (rule.inside or rule.select).format(**facts)
@@ -138,7 +141,7 @@ def _keep(rules: Rules, rule: Rule, native: Native, quoted: str, through: str) -
     )
 
 
-def _not_held(table: TableName, native: Native, rule: Rule | None) -> TypeNotHeld:
+def _make_not_held_error(table: TableName, native: Native, rule: Rule | None) -> TypeNotHeld:
     if rule is None:
         return TypeNotHeld(
             f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",
@@ -162,10 +165,10 @@ def is_wide(native: Native) -> bool:
     return decimal_size(native)[0] > WIDEST_DECIMAL
 
 
-def _override(
+def _apply_named_type(
     rules: Rules, table: TableName, native: Native, quoted: str, rule: Rule | None, override: str
 ) -> SourceColumn:
-    """How a column is read for which `types:` names another type."""
+    """How a column is read if `types:` names another type for it."""
     text = ((rule.text if rule else "") or rules.text).format(c=quoted)
     what = f"{table}, column {native.name}"
     holds_text = rules.untyped or (rule is not None and rule.arrives == "string")
@@ -220,7 +223,8 @@ def _decimal_of_text(precision: int, scale: int, what: str) -> str:
 
 
 def _moment_of_text(arrives: str, what: str) -> str:
-    """Text to a moment, by its digits; a zone other than UTC, or more digits than six, is refused."""
+    """Spark SQL from text to a date or timestamp; it fails for a zone other than UTC, and for more than six
+    digits after the seconds."""
     day = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     clock = "[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
     wrong = f"raise_error({spark_text(f'tidegauge: {what}: not a {arrives}: ')} || {{}})"

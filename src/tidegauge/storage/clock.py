@@ -1,4 +1,4 @@
-"""What time it is by the clock of a store, for those who ask often."""
+"""The time by the clock of a store, for callers that ask often."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _EVERY = timedelta(minutes=10)
 _SLACK = timedelta(seconds=5)
 _TICK = timedelta(seconds=1)
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while the machine sleeps, and nobody can set it."""
+"""A clock that nobody can set, and that goes on while the machine sleeps, if the system has one."""
 
 
 class Clock:
-    """The store's clock. Never ahead of it, and behind it by at most the answer's own delay and the second to
-    which S3 rounds down. Asked for over the network only now and then, and carried on in between by a clock
-    that nobody can set. This machine's wall clock has no part in it, unless the store is on this machine."""
+    """The store's clock. Never ahead of it, and behind it by at most the delay of the store's answer and the
+    second to which S3 rounds down. A store on the network is asked only now and then; in between, a clock
+    that nobody can set counts on. This machine's wall clock is used only for a store on this machine."""
 
     def __init__(self, store: Store, *, every: timedelta = _EVERY) -> None:
         self._store = store
@@ -28,11 +28,11 @@ class Clock:
         self._last: datetime | None = None
 
     def now(self) -> datetime:
-        """In UTC. Raises OutputUnreachable when the store has to be asked and does not answer."""
+        """The time in UTC. Raises OutputUnreachable if the store has to be asked and does not answer."""
         if not self._store.remote:
             found = self._store.now()
             with self._lock:
-                # A file system counts in hundredths of a second; the later of two answers shall be larger.
+                # A file system's clock ticks in hundredths of a second; a later answer shall still be larger.
                 if self._last is not None and timedelta(0) <= self._last - found < _TICK:
                     found = self._last + timedelta(microseconds=1)
                 self._last = found
@@ -51,11 +51,11 @@ class Clock:
 
     def _ask(self, carried: datetime | None) -> None:
         found = self._store.now()
-        # Both are early by less than the slack, so the later one is better, and time does not go back. A
-        # larger difference is a store whose clock was set.
+        # Both times are behind by less than the slack, so the later one is better, and time does not go back.
+        # A larger difference means that somebody set the store's clock.
         if carried is not None and timedelta(0) < carried - found < _SLACK:
             found = carried
-        # Read after the answer: the time that the answer took counts as not having passed.
+        # Read after the answer: the time that the answer took is not counted, so we are never ahead.
         self._asked = (found, steady())
 
 

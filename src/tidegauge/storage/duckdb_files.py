@@ -1,8 +1,8 @@
 """DuckDB files that this process has open.
 
 DuckDB lets one process have a file open for writing, or many for reading; and within a process all
-connections to a file have to be opened alike. So a reader opens it for reading, and for writing only where
-this process writes to the file too. Nobody keeps a file open that he does not use: others wait for it.
+connections to a file have to be opened alike. So a reader opens it for reading, and for writing only if
+this process writes to the file too. A file is closed as soon as it is not used: others may wait for it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _written: set[str] = set()
 
 @dataclass(frozen=True)
 class DuckDBFile:
-    """One connection. `close` it with this, and not by itself."""
+    """One connection to a file. Close it with `close` of this class, and not by itself."""
 
     connection: DuckDBPyConnection
     path: str
     foreign: bool = False
-    """Another part of this process, which is not ours, has the file open for writing."""
+    """Code in this process that is not Tidegauge's has the file open for writing."""
 
     def close(self) -> None:
         with _gate:
@@ -54,15 +54,15 @@ class DuckDBFile:
 
 
 def will_write(path: Path) -> None:
-    """This process is going to write to the file: from now on its readers open it in a way that allows it."""
+    """Say that this process will write to the file: from now on its readers open it for writing, too."""
     with _gate:
         _written.add(os.path.realpath(path))
 
 
 def open_duckdb(path: Path, *, writing: bool, patience: float) -> DuckDBFile:
-    """Waits for other processes, and for readers of this one, for `patience` seconds.
+    """Open a file; waits up to `patience` seconds for other processes, and for readers of this one.
 
-    Raises DuckDB's own errors; `is_held` tells those that say that somebody else has the file.
+    Raises DuckDB's own errors; `is_held` tells which of them mean that somebody else has the file open.
     """
     limit = time.monotonic() + patience
     while True:
@@ -75,7 +75,8 @@ def open_duckdb(path: Path, *, writing: bool, patience: float) -> DuckDBFile:
 
 
 def is_held(error: Exception) -> bool:
-    """Whether another process has the file open, or a reader of this one while it is to be written."""
+    """Whether the error means that another process has the file open, or a reader of this one blocks a
+    writer."""
     return _HELD.search(str(error)) is not None or _UNLIKE in str(error)
 
 

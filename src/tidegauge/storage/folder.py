@@ -9,11 +9,11 @@ import unicodedata
 from tidegauge.errors import OutputUnsafe
 
 _LONGEST = 200
-"""Bytes. File systems end at 255, and the shell's completion and a `.tmp` beside it want some of those."""
+"""The most bytes of a name. File systems allow 255, some of which are left for endings such as `.tmp`."""
 _KEPT = 150
 _EMPTY = "!"
 _SHORTENED = "!h"
-"""Neither is an escape, so neither can come from a name."""
+"""Neither `!` nor `!h` is an escape, so neither can come from a name."""
 
 _PIECE = re.compile(r"![0-9A-F]{2}|.", re.DOTALL)
 
@@ -34,10 +34,10 @@ def folder_name(name: str) -> str:
 
 
 def check_folder(folder: str) -> str:
-    """The folder itself, if `folder_name` could have made it. Raises OutputUnsafe for one that could lead
-    anywhere but one step below the lake's path."""
+    """The folder itself, if `folder_name` could have made it. Raises OutputUnsafe for one that could lead to
+    another place than directly below the lake's path."""
     pieces = _PIECE.findall(folder.replace(_SHORTENED, "", 1))
-    if folder and not folder.startswith(".") and all(p.startswith("!") or _stays(p) for p in pieces):
+    if folder and not folder.startswith(".") and all(p.startswith("!") or _is_kept(p) for p in pieces):
         return folder
     raise OutputUnsafe(
         f"{folder!r} is not a safe name for a table's folder",
@@ -46,15 +46,15 @@ def check_folder(folder: str) -> str:
 
 
 def _escape(character: str) -> str:
-    if _stays(character):
+    if _is_kept(character):
         return character
     return "".join(f"!{byte:02X}" for byte in _bytes(character))
 
 
-def _stays(character: str) -> bool:
+def _is_kept(character: str) -> bool:
     if character.isascii():
         return character.isalnum() or character in "_.-"
-    # A letter that normalisation rewrites would meet another name's folder where the file system normalises.
+    # On a file system that normalises names, a letter that this changes could meet another name's folder.
     return character.isalnum() and unicodedata.is_normalized("NFC", character)
 
 

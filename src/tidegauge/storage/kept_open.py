@@ -6,7 +6,7 @@ import os
 
 SWITCH = "TIDEGAUGE_KEEP_FILES_OPEN"
 LINGER = 0.5
-"""Seconds. Another process that waits for a file gets it then, also while the command does something else."""
+"""Seconds that an unused file stays open. Then a process that waits gets it, even while this one goes on."""
 
 
 def may_stay_open() -> bool:

@@ -22,6 +22,8 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class LocalFiles:
+    """Implements `storage.store.Store`."""
+
     def __init__(self, root: str) -> None:
         self._root = Path(root)
 
@@ -35,7 +37,7 @@ class LocalFiles:
 
     def get(self, path: str, *, durable: bool = False) -> bytes | None:
         target = self._at(path)
-        with self._translating(target):
+        with self._translate_errors(target):
             try:
                 body = target.read_bytes()
             except FileNotFoundError:
@@ -48,16 +50,16 @@ class LocalFiles:
 
     def tail(self, path: str, count: int) -> bytes:
         target = self._at(path)
-        with self._translating(target), target.open("rb") as file:
+        with self._translate_errors(target), target.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - count))
             return file.read()
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
         target = self._at(path)
-        with self._translating(target), _written_beside(target, body) as temporary:
+        with self._translate_errors(target), _write_temporary(target, body) as temporary:
             won = self._link(temporary, target)
-            # Also for the loser, who will act on what the winner has not made durable yet.
+            # Also for the loser, which acts on a file that the winner may not have made durable yet.
             _sync(target.parent)
         return won
 
@@ -83,18 +85,18 @@ class LocalFiles:
 
     def replace(self, path: str, body: bytes, token: str | None) -> str | None:
         target = self._at(path)
-        with self._translating(target), _written_beside(target, body) as temporary, locked(target):
+        with self._translate_errors(target), _write_temporary(target, body) as temporary, locked(target):
             found = self.read(path)
             won = (found[1] if found else None) == token
             if won:
                 temporary.replace(target)
-            # Also for the loser, who will act on what he finds there.
+            # Also for the loser, which acts on what it finds there.
             _sync(target.parent)
         return _digest(body) if won else None
 
     def list(self, prefix: str) -> Iterator[Entry]:
         start = self._at(prefix)
-        with self._translating(start):
+        with self._translate_errors(start):
             yield from self._walk(start)
 
     def _walk(self, folder: Path) -> Iterator[Entry]:
@@ -109,13 +111,13 @@ class LocalFiles:
             try:
                 facts = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue  # a temporary file whose time is over
+                continue  # a temporary file that was removed meanwhile
             path = Path(entry.path).relative_to(self._root).as_posix()
             yield Entry(path, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
 
     def folders(self, prefix: str) -> Sequence[str]:
         start = self._at(prefix)
-        with self._translating(start):
+        with self._translate_errors(start):
             try:
                 return sorted(one.name for one in os.scandir(start) if one.is_dir(follow_symlinks=False))
             except (FileNotFoundError, NotADirectoryError):
@@ -125,7 +127,7 @@ class LocalFiles:
         keep = self._at(below)
         for path in paths:
             target = self._at(path)
-            with self._translating(target):
+            with self._translate_errors(target):
                 target.unlink(missing_ok=True)
             for folder in target.parents:
                 if not folder.is_relative_to(keep) or folder == keep:
@@ -136,19 +138,19 @@ class LocalFiles:
                     break  # not empty, or gone already
 
     def now(self) -> datetime:
-        with self._translating(self._root):
-            os.utime(self._root)  # on a mount it is the server that says what time this is
+        with self._translate_errors(self._root):
+            os.utime(self._root)  # on a mounted file system the server sets this time
             return datetime.fromtimestamp(self._root.stat().st_mtime, UTC)
 
     def sync(self, paths: Sequence[str]) -> None:
         targets = [self._at(path) for path in paths]
         folders: set[Path] = set()
         for target in targets:
-            with self._translating(target):
+            with self._translate_errors(target):
                 _sync(target)
             folders.update(parent for parent in target.parents if parent.is_relative_to(self._root))
         for folder in sorted(folders, reverse=True):
-            with self._translating(folder):
+            with self._translate_errors(folder):
                 _sync(folder)
 
     def _at(self, path: str) -> Path:
@@ -158,7 +160,7 @@ class LocalFiles:
         return self._root.joinpath(*parts)
 
     @contextlib.contextmanager
-    def _translating(self, target: Path) -> Iterator[None]:
+    def _translate_errors(self, target: Path) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -166,7 +168,7 @@ class LocalFiles:
 
 
 def translate_os_error(error: OSError, target: Path) -> OutputError:
-    """The sentence for what the file system refused."""
+    """The error to raise for what the file system refused."""
     if error.errno in _FULL:
         return OutputUnreachable(
             f"no space is left to write {target}",
@@ -187,9 +189,9 @@ def translate_os_error(error: OSError, target: Path) -> OutputError:
 
 
 @contextlib.contextmanager
-def _written_beside(target: Path, body: bytes) -> Iterator[Path]:
-    """A durable file in the target's folder, to become the target; removed if it did not."""
-    # As long as this whatever the target is called, whose name may be as long as names can be.
+def _write_temporary(target: Path, body: bytes) -> Iterator[Path]:
+    """A durable temporary file in the target's folder, to be made the target; removed in the end."""
+    # Not made from the target's name, which may already be as long as names can be.
     temporary = target.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
     _make_folder(target.parent)
     try:

@@ -1,4 +1,4 @@
-"""A lock beside a file, for as long as it takes to replace it. It ends with its holder, however that ends."""
+"""A lock beside a file, held while the file is replaced. It ends with its process, even if that is killed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pathlib import Path
 from tidegauge.errors import OutputUnreachable, OutputUnsafe
 
 PATIENCE = 10.0
-"""Seconds. A holder needs milliseconds, so whoever holds it this long hangs or was paused."""
+"""Seconds to wait. A holder needs milliseconds, so one that holds the lock for longer hangs or was paused."""
 _PAUSE = 0.02
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 
 
 @contextlib.contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """Raises OutputUnreachable, naming the lock, when another holds it for too long."""
+    """Hold the lock of a file. Raises OutputUnreachable, naming the lock, if another holds it too long."""
     lock = target.with_name(f".{target.name}.lock")
     handle = _take(lock)
     try:
         yield
     finally:
-        # While it is still ours: who waits for this very file finds it gone, and begins anew.
+        # Removed while we still hold it: whoever waits for this lock file finds it gone, and makes another.
         with contextlib.suppress(OSError):
             lock.unlink()
         os.close(handle)
@@ -39,7 +39,7 @@ def _take(lock: Path) -> int:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _still(handle, lock):
+            if _is_same_file(handle, lock):
                 return handle
         except BlockingIOError:
             pass
@@ -60,7 +60,7 @@ def _take(lock: Path) -> int:
         time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - not a secret, only not in step
 
 
-def _still(handle: int, lock: Path) -> bool:
+def _is_same_file(handle: int, lock: Path) -> bool:
     """Whether the path still names the file that was locked, and not a later one."""
     try:
         return os.path.samestat(os.fstat(handle), lock.stat())

@@ -1,4 +1,4 @@
-"""The rows of a committed Parquet file, as Arrow, for whoever loads them on."""
+"""The rows of a committed Parquet file of a lake, as Arrow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ParquetSplit:
         lake = self.file.lake
         source: pa.NativeFile | Path
         if lake.on_s3 and self.file.first is not None:
-            # A small part of a large file: only what is asked for is fetched.
+            # A small part of a large file: fetch only what is read.
             ranged = open_store(lake).open_ranged(self.file.path)  # type: ignore[attr-defined]
             size = None if ranged is None else ranged.size
             source = pa.PythonFile(ranged, mode="r") if ranged else pa.BufferReader(b"")
@@ -81,7 +81,7 @@ class ParquetSplit:
 
 
 def _pick_rows(parquet: pq.ParquetFile, names: list[str], first: int, count: int) -> Iterator[pa.RecordBatch]:
-    """So many rows from the first on. Only row groups that hold some of them are read."""
+    """`count` rows from the row `first` on. Only row groups that hold some of them are read."""
     groups: list[int] = []
     begins = start = 0
     for number in range(parquet.metadata.num_row_groups):

@@ -21,11 +21,11 @@ _one_at_a_time = threading.Lock()
 
 
 def prove(store: Store, identity: Hashable, *, replacing: bool = False) -> None:
-    """Once in a process for each identity: reach the store, and let several writers race for one file; if
-    `replacing` says so, also for putting something else in its place.
+    """Check a store, once in a process for each identity: several writers race to put one file and, with
+    `replacing`, to replace it.
 
-    Raises OutputUnreachable, or OutputUnsafe if more than one of them wins. Some stores refuse the second
-    of two puts but let both win when they come together, so asking twice in a row proves too little.
+    Raises OutputUnreachable, or OutputUnsafe if more than one of them wins. Some stores refuse the second of
+    two puts in a row, but let both win if they come at the same time: so the writers have to race.
     """
     with _one_at_a_time:
         if (identity, replacing) in _proven:
@@ -47,7 +47,7 @@ def prove(store: Store, identity: Hashable, *, replacing: bool = False) -> None:
 def _race_to_put(store: Store, path: str) -> None:
     bodies = _bodies("put")
     won = _at_once(lambda body: store.put_if_absent(path, body), bodies)
-    if not any(won):  # each saw another at it, and none was let through
+    if not any(won):  # each was refused because of another, and nobody won
         won = [store.put_if_absent(path, bodies[0]), *won[1:]]
     found = store.get(path)
     if found is None:
@@ -56,7 +56,7 @@ def _race_to_put(store: Store, path: str) -> None:
             hint="check that this login may read there as well as write",
         )
     again = store.put_if_absent(path, b"again\n")
-    # Nobody: the winner's answer was lost on the way, and its own put refused when it was sent once more.
+    # Nobody may have won: if the winner's answer was lost, its put was sent again, and refused by itself.
     winners = [body for body, first in zip(bodies, won, strict=True) if first]
     if winners not in ([], [found]) or found not in bodies or again or store.get(path) != found:
         raise unsafe(store.place)
@@ -75,7 +75,7 @@ def _race_to_replace(store: Store, path: str) -> None:
     stale = store.replace(path, b"too late\n", first[1])
     if len(winners) != 1 or stale is not None or store.read(path) != winners[0]:
         raise refused
-    # The right token has to be enough, too.
+    # With the right token a replacement has to succeed, too.
     last = store.replace(path, b"last\n", winners[0][1])
     if last is None or store.read(path) != (b"last\n", last):
         raise refused

@@ -31,7 +31,7 @@ _ELSEWHERE = {
 
 
 class RangedObject(io.RawIOBase):
-    """An object to be read in parts."""
+    """An object as a file, of which only the parts that are read are fetched."""
 
     def __init__(self, get: Callable[[int, int], bytes], size: int) -> None:
         super().__init__()
@@ -60,9 +60,11 @@ class RangedObject(io.RawIOBase):
 
 
 class S3Objects:
+    """Implements `storage.store.Store`."""
+
     def __init__(self, settings: S3Settings) -> None:
-        # Whole, and before any thread asks for a part of it: threads that import the parts of a package
-        # which none has imported yet may each get a half-made one.
+        # The whole package, before any thread imports a part of it: threads that import parts of a package at
+        # the same time may get a half-made one.
         import obstore  # noqa: F401
 
         self._settings = settings
@@ -76,18 +78,18 @@ class S3Objects:
     def remote(self) -> bool:
         return True
 
-    def get(self, path: str, *, durable: bool = False) -> bytes | None:  # noqa: ARG002 - S3 answers only when it is
+    def get(self, path: str, *, durable: bool = False) -> bytes | None:  # noqa: ARG002 - in S3 it always is
         found = self._get(path)
         return found[0] if found else None
 
     def tail(self, path: str, count: int) -> bytes:
-        with self._translating(path):
+        with self._translate_errors(path):
             return bytes(self._store.get(self._key(path), options={"range": {"suffix": count}}).bytes())
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
-        with self._translating(path):
+        with self._translate_errors(path):
             try:
                 self._store.put(self._key(path), body, mode="create")
             except AlreadyExistsError:
@@ -97,8 +99,8 @@ class S3Objects:
         return True
 
     def upload(self, path: str, source: Path) -> None:
-        """Put a local file, in parts where it is large; until the last one is there, nobody sees it."""
-        with self._translating(path):
+        """Put a local file, in parts if it is large; nobody sees it before the last part is there."""
+        with self._translate_errors(path):
             self._store.put(self._key(path), source)
 
     def read(self, path: str) -> tuple[bytes, str] | None:
@@ -113,7 +115,7 @@ class S3Objects:
     def replace(self, path: str, body: bytes, token: str | None) -> str | None:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
-        with self._translating(path):
+        with self._translate_errors(path):
             try:
                 mode: PutMode = "create" if token is None else {"e_tag": token}
                 put = self._store.put(self._key(path), body, mode=mode)
@@ -131,35 +133,35 @@ class S3Objects:
         return tag
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        with self._translating(prefix):
+        with self._translate_errors(prefix):
             for page in self._store.list(self._key(prefix), chunk_size=1000):
                 for found in page:
                     path = str(found["path"])
                     if not found["size"] and "." not in path.rpartition("/")[2]:
-                        continue  # the mark of a folder, as Hadoop and the console make them
+                        continue  # marks a folder, as Hadoop and the console do it
                     yield Entry(self._relative(path), found["size"], found["last_modified"].astimezone(UTC))
 
     def folders(self, prefix: str) -> Sequence[str]:
-        with self._translating(prefix):
+        with self._translate_errors(prefix):
             found = self._store.list_with_delimiter(self._key(prefix))["common_prefixes"]
         return sorted(str(path).rstrip("/").rpartition("/")[2] for path in found)
 
     def delete(self, paths: Sequence[str], *, below: str) -> None:  # noqa: ARG002 - S3 has no folders
         for path in paths:
-            with self._translating(path), contextlib.suppress(FileNotFoundError):
+            with self._translate_errors(path), contextlib.suppress(FileNotFoundError):
                 self._store.delete(self._key(path))
 
     def now(self) -> datetime:
         path = f".tidegauge-clock-{uuid.uuid4().hex}"
-        with self._translating(path):
+        with self._translate_errors(path):
             self._store.put(self._key(path), b"now\n")
             made = self._store.head(self._key(path))["last_modified"].astimezone(UTC)
         self.delete([path], below=path)
         return made
 
     def open_ranged(self, path: str) -> RangedObject | None:
-        """The file, of which only what is read is fetched; None where there is none."""
-        with self._translating(path):
+        """The file, of which only the parts that are read are fetched; None if there is no such file."""
+        with self._translate_errors(path):
             try:
                 size = self._store.head(self._key(path))["size"]
             except FileNotFoundError:
@@ -167,14 +169,14 @@ class S3Objects:
         return RangedObject(lambda start, length: self._get_range(path, start, length), size)
 
     def _get_range(self, path: str, start: int, length: int) -> bytes:
-        with self._translating(path):
+        with self._translate_errors(path):
             return bytes(self._store.get_range(self._key(path), start=start, length=length))
 
     def sync(self, paths: Sequence[str]) -> None:
-        """S3 answers a put only once it is durable."""
+        """Does nothing: S3 answers a put only once it is durable."""
 
     def _get(self, path: str) -> tuple[bytes, str | None] | None:
-        with self._translating(path):
+        with self._translate_errors(path):
             try:
                 found = self._store.get(self._key(path))
                 return bytes(found.bytes()), found.meta["e_tag"]
@@ -198,7 +200,7 @@ class S3Objects:
         return key.removeprefix(f"{self._settings.prefix}/") if self._settings.prefix else key
 
     @contextlib.contextmanager
-    def _translating(self, path: str) -> Iterator[None]:
+    def _translate_errors(self, path: str) -> Iterator[None]:
         from obstore.exceptions import BaseError
 
         try:
@@ -219,7 +221,7 @@ def unsafe(place: str, condition: str = "If-None-Match") -> OutputUnsafe:
 
 
 def translate_s3_error(error: Exception, settings: S3Settings, path: str) -> OutputError:
-    """The sentence for what S3, or the way to it, refused."""
+    """The error to raise for what S3 or the network refused."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     text = mask(str(error))
@@ -265,7 +267,7 @@ def _open(settings: S3Settings) -> S3Store:
     from obstore.exceptions import BaseError
     from obstore.store import S3Store
 
-    # Bounded so that a store which is not there is an error within about ten seconds.
+    # Limits, so that a store that cannot be reached is an error within about ten seconds.
     arguments: dict[str, Any] = {
         "region": settings.region,
         "client_options": {
@@ -296,8 +298,8 @@ def _open(settings: S3Settings) -> S3Store:
 
 
 def _fix_credentials(access_key: Secret, secret_key: Secret) -> Callable[[], S3Credential]:
-    """The connection's own keys and nothing else: given as plain settings, a session token of the
-    environment would be sent along with keys it does not belong to."""
+    """A provider of the connection's own keys alone: if they were plain settings, a session token from the
+    environment, which does not belong to them, would be sent along."""
 
     def credential() -> S3Credential:
         return {
@@ -311,7 +313,8 @@ def _fix_credentials(access_key: Secret, secret_key: Secret) -> Callable[[], S3C
 
 
 def _usual_chain(settings: S3Settings) -> dict[str, Any]:
-    """Environment, profile, single sign-on and role where boto3 is there to find them; else obstore's own."""
+    """Keys from environment, profile, single sign-on or role, found by boto3 if it is installed, else by
+    obstore."""
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:

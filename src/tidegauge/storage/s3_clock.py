@@ -1,4 +1,4 @@
-"""What time it is at an S3 endpoint, by the date of an answer: nothing is written for it."""
+"""The time at an S3 endpoint, by the date of an HTTP answer, so that nothing has to be written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS = 10
 
 
 def ask_time(settings: S3Settings) -> datetime | None:
-    """In UTC, to the second; None where it does not say. Needs no keys: a refusal has a date too."""
+    """The time in UTC, to the second; None if no answer has a date. Needs no keys: a refusal has one, too."""
     endpoint = settings.endpoint or f"https://s3.{settings.region}.amazonaws.com"
     try:
         # The lake's own endpoint, which the store has talked to already.

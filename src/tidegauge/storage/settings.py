@@ -1,4 +1,4 @@
-"""Where a bucket is and who asks, completed from the environment as every AWS tool would."""
+"""Where a bucket is, and by which keys it is used; completed from the environment as AWS tools do it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tidegauge.model.spec import Lake
 
 @dataclass(frozen=True)
 class S3Settings:
-    """Where the bucket is and who asks, found out once, so that Spark and we never differ."""
+    """Where the bucket is, and the keys for it; found out once, so that Spark and this process agree."""
 
     bucket: str
     prefix: str
     """Without slashes at either end; empty for the whole bucket."""
     endpoint: str | None
-    """None is Amazon's own, by region."""
+    """None: Amazon's own endpoint for the region."""
     region: str
     access_key: Secret | None
-    """None: the usual AWS chain."""
+    """None: keys are found in the usual AWS chain."""
     secret_key: Secret | None
 
     @property
@@ -31,7 +31,7 @@ class S3Settings:
 
 
 def settings_of(lake: Lake) -> S3Settings:
-    """What the connection says, completed from the environment as every AWS tool would."""
+    """The settings of a connection, completed from the environment as AWS tools do it. Raises ConfigError."""
     bucket, _, prefix = lake.path.removeprefix("s3a://").partition("/")
     if not bucket:
         raise ConfigError(

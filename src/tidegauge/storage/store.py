@@ -1,4 +1,4 @@
-"""What outputs and ledgers need of the place that keeps their files."""
+"""What outputs, ledgers and readers need of the place that keeps files."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ class Store(Protocol):
 
     @property
     def place(self) -> str:
-        """That path, as messages name it."""
+        """The store's path, as messages name it."""
 
     @property
     def remote(self) -> bool:
-        """Whether each question, that for the time too, is a journey over the network."""
+        """Whether each call, also one for the time, goes over the network."""
 
     def get(self, path: str, *, durable: bool = False) -> bytes | None:
-        """The whole file, or None where there is none; `durable` waits until it would survive a power cut."""
+        """The whole file, or None if there is none; `durable` waits until it would survive a power cut."""
 
     def tail(self, path: str, count: int) -> bytes:
         """The last `count` bytes, or the whole of a shorter file."""
 
     def put_if_absent(self, path: str, body: bytes) -> bool:
-        """Create the file, whole and durable, unless there is one; of many at once exactly one gets True.
+        """Create the file, whole and durable, unless there is one. Of several callers exactly one gets True.
 
-        False means that somebody else was first or is still at it: `get` may not see theirs yet. An error
-        proves nothing. Raises OutputUnsafe where the store cannot promise this.
+        False means that another caller was first or is still at it: `get` may not see its file yet. An error
+        proves nothing. Raises OutputUnsafe if the store cannot promise this.
         """
 
     def read(self, path: str) -> tuple[bytes, str] | None:
-        """The whole file and the token of this version of it, or None where there is none."""
+        """The whole file and the token of this version of it, or None if there is no file."""
 
     def replace(self, path: str, body: bytes, token: str | None) -> str | None:
-        """Put this body, whole and durable, in the place of the version that has the token; None as a token
-        means that there must be no file. Of many at once exactly one gets the new version's token.
+        """Replace the version of the file that has the token by this body, whole and durable; without a token
+        there must be no file. Of several callers exactly one gets the new version's token.
 
-        None as an answer means that somebody else was first, or is still at it. An error proves nothing: read
-        again. Bodies that are equal have equal tokens, so a caller puts a number that grows into them. Raises
-        OutputUnsafe where the store cannot promise this.
+        The others get None: another caller was first, or is still at it. An error proves nothing: read again.
+        Equal bodies have equal tokens, so a caller puts a growing number into them. Raises OutputUnsafe if
+        the store cannot promise this.
         """
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        """Every file below a folder at any depth, in no order; nothing where there is no such folder."""
+        """Every file below a folder at any depth, in no order; none if there is no such folder."""
 
     def folders(self, prefix: str) -> Sequence[str]:
-        """The names of the folders one step below a folder, in order; none where there is no such folder."""
+        """The names of the folders directly below a folder, in order; none if there is no such folder."""
 
     def delete(self, paths: Sequence[str], *, below: str) -> None:
-        """A file that is gone already is no error. Folders inside `below` that this empties go too."""
+        """Delete files, whether they exist or not, and folders inside `below` that become empty."""
 
     def now(self) -> datetime:
         """The clock by which this store dates its files, in UTC. Needs no free space."""
@@ -78,7 +78,7 @@ class Store(Protocol):
 
 
 def open_store(lake: Lake) -> Store:
-    """The store at a lake's path; opened once in a process, so that connections are shared."""
+    """The store at a lake's path. One on S3 is opened once in a process, so that connections are shared."""
     if lake.on_s3:
         from tidegauge.storage.settings import settings_of
 

@@ -1,7 +1,7 @@
-"""The rows of the files that versions of a Delta table added: read straight from those files, and no others.
+"""The rows of the files that versions of a Delta table added, read from those files and no others.
 
-What folders are called is never believed: partition values come from the log, and so does which column of a
-file is which column of the table.
+Names of folders do not count: the log says what the partition values are, and which column of a file is which
+column of the table.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 _PHYSICAL, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
-# Any other character may look different where Spark says which file a row is from.
+# Spark may write any other character differently when it says which file a row is from.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _MANY = 32
-"""Files that Spark would look up by a job."""
+"""To look up more files than this, Spark starts a job."""
 _FEW = 4
-"""Reads of their own that cost less than a join."""
+"""Up to this many separate reads cost less than a join."""
 _FILE, _MICROSECONDS = "_tidegauge_file", "_tidegauge_at"
 
 
 @dataclass(frozen=True)
 class AddedFile:
     path: str
-    """In full, as Hadoop takes it: characters stand for themselves."""
+    """The full path as Hadoop takes it, without escapes."""
     version: int
     at: datetime | None
     """When the version was committed, in UTC."""
     values: Mapping[str, str | None]
-    """Of the partition columns, by the names they have in files."""
+    """The values of the partition columns, by the columns' names in files."""
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class AddedFile:
 class Additions:
     files: tuple[AddedFile, ...]
     state: TableState
-    """Of the table at the window's end."""
+    """The table at the window's end."""
 
     @property
     def fields(self) -> list[Action]:
@@ -68,20 +68,20 @@ class Additions:
 
     @property
     def types(self) -> list[StructField]:
-        """The same as Spark has them."""
+        """The table's columns, as Spark has them."""
         return types_of(self.state)
 
     @property
     def by_id(self) -> bool:
-        """Columns are known by a number inside the files, and not by any name."""
+        """Whether files identify columns by a number, and not by name."""
         return self.state.properties.get("delta.columnMapping.mode") == "id"
 
 
 def find_additions(table: TableRef, location: str, after: int | None, upto: int) -> Additions:
-    """What the versions `(after, upto]` added, from the log alone.
+    """The files that the versions `(after, upto]` added, from the log alone.
 
-    Raises VersionsMissing, SourceUnreachable, or SourceError for a log that cannot be understood, or that did
-    more than to add.
+    Raises VersionsMissing, SourceUnreachable, or SourceError for a damaged log or a version that did more
+    than to add files.
     """
     lake = lake_of(location, table.storage)
     root = lake.path if lake.on_s3 else f"file:{lake.path}"
@@ -111,8 +111,8 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
 
 
 def find_files(table: TableRef, location: str, version: int | None) -> Additions | None:
-    """All files of a table at a version, or at its latest, from the log alone; None where they are many, or
-    Delta's own reader has to read them. Raises as `find_additions` does."""
+    """All files of a table at a version (None: the latest), from the log alone. None if there are none or
+    many, or if Delta's own reader has to read them. Raises as `find_additions` does."""
     lake = lake_of(location, table.storage)
     try:
         log = ListedLog(lake)
@@ -127,13 +127,13 @@ def find_files(table: TableRef, location: str, version: int | None) -> Additions
     if state is None or not held or len(held) > _MANY or any(one.get("deletionVector") for one in held):
         return None
     if any(feature.startswith("typeWidening") for feature in state.features):
-        return None  # what files have may be narrower than the table, and Delta knows how to read it
+        return None  # types in files may be narrower than the table's, and Delta's reader widens them
     return Additions(tuple(_file(f"file:{lake.path}", one, version, None) for one in held), state)
 
 
 def describe_columns(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
-    """The table's columns at a version, as Spark has them; and whether any type was widened by now, or may
-    have been. From the log alone: raises as `find_additions` does."""
+    """The table's columns at a version, as Spark has them; and whether a type may have been widened by now.
+    From the log alone. Raises TableMissing, and as `find_additions` does."""
     try:
         log = ListedLog(lake_of(location, table.storage))
         if log.latest is None:
@@ -152,7 +152,7 @@ def describe_columns(table: TableRef, location: str, version: int) -> tuple[list
 
 
 def commit_time(table: TableRef, location: str, version: int) -> datetime:
-    """When a version was committed, in UTC: as the commit itself says, or else as the store dates it."""
+    """When a version was committed, in UTC: as the commit itself says, or else by the date of its file."""
     try:
         log = ListedLog(lake_of(location, table.storage))
         body = log.commit(version)
@@ -177,8 +177,8 @@ def version_gone(table: TableRef, version: int) -> VersionsMissing:
 
 
 def read_added_rows(session: SparkSession, added: Additions, *, stamps: bool) -> DataFrame:
-    """The rows of all the files, in the table's columns; with `stamps` as inserts of the version that added
-    each.
+    """The rows of all the files, in the table's columns; with `stamps` also the feed's columns, as inserts by
+    the version that added the file.
 
     There is at least one file. Files are looked up when the frame is made: one that is gone is an error then.
     """
@@ -188,7 +188,7 @@ def read_added_rows(session: SparkSession, added: Additions, *, stamps: bool) ->
     if len(alike) <= _FEW:
         parts = list(alike.values())
     else:
-        # All in one read where a file's name alone says which file a row is from; every other file by itself.
+        # One read for all files that their names alone tell apart; every other file by itself.
         many = Counter(file.name for file in added.files)
         known = [many[file.name] == 1 and bool(_PLAIN_NAME.fullmatch(file.name)) for file in added.files]
         parts = [[file] for file, plain in zip(added.files, known, strict=True) if not plain]
@@ -207,7 +207,7 @@ def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile], *
     held = [_describe(field, inside=True) for field in added.fields if field["name"] not in by]
     if added.by_id:
         session.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
-    # Spark shall look into no folder, neither for more files nor for columns in its name.
+    # Spark shall not look for more files in folders, nor for columns in their names.
     reader = session.read.option("recursiveFileLookup", "true")
     frame = reader.schema(StructType.fromJson({"fields": held})).parquet(
         *(_PATTERN.sub(r"\\\g<0>", file.path) for file in files)
@@ -230,8 +230,8 @@ def _with_log_values(
     *,
     stamps: bool,
 ) -> tuple[DataFrame, dict[str, Column], tuple[Column, ...]]:
-    """The files' rows as a column `row`; and what the log says of each: its partition values, and the feed's
-    columns."""
+    """The files' rows as a column `row`; and, as columns, what the log says about the file of each: its
+    partition values, and the feed's columns."""
     from pyspark.sql import functions as F  # noqa: N812
 
     one = files[0]
@@ -243,7 +243,7 @@ def _with_log_values(
     rows = frame.select(F.struct("*").alias("row"), mark.alias(_FILE)).join(
         F.broadcast(_list_files(session, files, partitions)), _FILE, "left"
     )
-    # No row may pass whose file was not found again.
+    # A row whose file is not in the list is an error.
     lost = F.raise_error(F.concat(F.lit("tidegauge: the log does not name the file "), F.col(_FILE)))
     version = F.coalesce(F.col(COMMIT_VERSION), lost.cast("bigint"))
     values = {name: F.when(version >= 0, F.col(f"p{index}")) for index, name in enumerate(partitions)}
@@ -251,7 +251,7 @@ def _with_log_values(
 
 
 def stamp_columns(version: int, at: datetime | None) -> tuple[Column, ...]:
-    """The feed's columns, of rows that a version inserted."""
+    """The feed's columns, for rows that a version inserted."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return _stamp(F.lit(version), F.lit(_microseconds(at)))
@@ -294,7 +294,7 @@ def types_of(state: TableState) -> list[StructField]:
 
 
 def _inside(field: Action) -> str:
-    """A column's name inside of files."""
+    """A column's name in files."""
     return str((field.get("metadata") or {}).get(_PHYSICAL, field["name"]))
 
 

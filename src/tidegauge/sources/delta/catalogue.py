@@ -1,4 +1,4 @@
-"""Where the Delta tables of a Spark catalogue are: no Spark job, on classic Spark and on Connect."""
+"""Where the Delta tables of a Spark catalogue are, found without a Spark job, on classic Spark or Connect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARALLEL = 8
 _PLAIN = re.compile(r"\w+")
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 Facts = tuple[str, str, str]
-"""Kind, provider and location."""
+"""Kind, provider and location of a table."""
 _OF_SESSION, _DELTAS = "spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _VIEWS = {"VIEW", "METRIC_VIEW"}
 
@@ -29,24 +29,24 @@ def locate(spark: SparkSession, schemas: Sequence[str] = (), tables: Sequence[st
     """The location of each Delta table in the schemas, and of each table named, as `schema.table`.
 
     One statement for each schema, however many tables it has: `listTables` would start Spark jobs, and so
-    would DESCRIBE DETAIL. Views and tables of other formats are left out of a schema. One that is named
-    raises SourceError. TableMissing names the table or the schema that is not there.
+    would DESCRIBE DETAIL. Views and tables of other formats are left out of a schema; if `tables` names one,
+    that raises SourceError. TableMissing names the table or the schema that is not there.
     """
     found: dict[str, str] = {}
     for schema in schemas:
-        found |= _of_schema(spark, schema)
+        found |= _locate_in_schema(spark, schema)
     named: dict[str, list[str]] = {}
     for table in tables:
         parts = _parts(table)
         schema = ".".join(map(_show, parts[:-1])) if len(parts) > 1 else spark.catalog.currentDatabase()
         named.setdefault(schema, []).append(parts[-1])
     for schema, names in named.items():
-        found |= _of_names(spark, schema, names)
+        found |= _locate_named(spark, schema, names)
     return found
 
 
 def locate_schema(spark: SparkSession, schema: str) -> str | None:
-    """Where a schema's own tables lie; None where the catalogue does not say.
+    """The location of a schema's own tables; None if the catalogue does not say.
 
     Raises TableMissing for a schema that is not there, SourceUnreachable for a catalogue without an answer.
     """
@@ -54,13 +54,13 @@ def locate_schema(spark: SparkSession, schema: str) -> str | None:
     if not _is_schema(spark, quoted):
         raise _missing_error(f"the schema {schema}")
     rows = _rows(spark, f"DESCRIBE SCHEMA EXTENDED {quoted}", f"the schema {schema}")
-    # Unlike a table's, written as a URI.
+    # Unlike a table's location, this is a URI with escapes.
     places = [unquote(row.info_value) for row in rows if row.info_name == "Location" and row.info_value]
     return places[0] if places else None
 
 
 def register(spark: SparkSession, table: str, location: str) -> None:
-    """Give a Delta table that is there a name in the catalogue, unless the name is taken."""
+    """Give an existing Delta table a name in the catalogue, unless the name is taken."""
     place = location.replace("\\", "\\\\").replace("'", "\\'")
     statement = f"CREATE TABLE IF NOT EXISTS {_quote(table)} USING delta LOCATION '{place}'"
     _rows(spark, statement, f"the table {table}")
@@ -69,14 +69,14 @@ def register(spark: SparkSession, table: str, location: str) -> None:
 @dataclass(frozen=True)
 class DescribedView:
     is_view: bool
-    """Else the name is a table's."""
+    """False: the name is that of a table."""
     text: str = ""
     properties: str = ""
     """As the catalogue prints them: `[name=value, …]`."""
 
 
 def describe_view(spark: SparkSession, name: str) -> DescribedView | None:
-    """What the catalogue keeps of a view; None where nothing has that name."""
+    """What the catalogue says about a view; None if nothing has that name."""
     if not spark.catalog.tableExists(_quote(name)):
         return None
     rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {_quote(name)}", f"the view {name}")
@@ -97,7 +97,7 @@ def _is_schema(spark: SparkSession, quoted: str) -> bool:
         raise
 
 
-def _of_schema(spark: SparkSession, schema: str) -> dict[str, str]:
+def _locate_in_schema(spark: SparkSession, schema: str) -> dict[str, str]:
     listed = _list(spark, schema, "*")
     unsure = [name for name, facts in listed.items() if facts is None]
     known = {name: facts for name, facts in listed.items() if facts} | _describe_all(spark, schema, unsure)
@@ -108,7 +108,7 @@ def _of_schema(spark: SparkSession, schema: str) -> dict[str, str]:
     }
 
 
-def _of_names(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[str, str]:
+def _locate_named(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[str, str]:
     plain = [name for name in names if _PLAIN.fullmatch(name)]
     listed = _list(spark, schema, "|".join(plain)) if plain else {}
     lower = {name.lower(): facts for name, facts in listed.items()}
@@ -124,7 +124,7 @@ def _of_names(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[st
 
 
 def _location(shown: str, facts: Facts) -> str:
-    """Raises SourceError for what is no Delta table."""
+    """The location of a Delta table. Raises SourceError for a view or a table of another format."""
     kind, provider, location = facts
     if provider == "delta" and kind not in _VIEWS and location:
         return location
@@ -136,9 +136,9 @@ def _location(shown: str, facts: Facts) -> str:
 
 
 def _list(spark: SparkSession, schema: str, pattern: str) -> dict[str, Facts | None]:
-    """What the catalogue says of each table; None where it says too little."""
+    """The facts of each table whose name matches; None for a table of which the list lacks some."""
     quoted = _quote(schema)
-    # Asked first, because Spark writes an essay into the log for a schema that is not there.
+    # Asked first, because Spark writes a very long log message for a schema that is not there.
     if not spark.catalog.databaseExists(quoted):
         raise _missing_error(f"the schema {schema}")
     rows = _rows(spark, f"SHOW TABLE EXTENDED IN {quoted} LIKE '{pattern}'", f"the schema {schema}")
@@ -146,7 +146,7 @@ def _list(spark: SparkSession, schema: str, pattern: str) -> dict[str, Facts | N
 
 
 def _describe_all(spark: SparkSession, schema: str, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """For those whose catalogue says nothing of provider and location in the list."""
+    """The facts of tables whose provider and location the catalogue's list lacks: one query for each."""
 
     def one(name: str) -> Facts:
         table = f"{_quote(schema)}.{quote(name)}"
@@ -161,7 +161,7 @@ def _describe_all(spark: SparkSession, schema: str, names: Sequence[str]) -> dic
 
 
 def _detail(rows: Iterable[Row]) -> Iterator[Row]:
-    """What follows the columns, one of which may well be called Location."""
+    """The rows that follow those of the columns, one of which may be called Location."""
     begun = False
     for row in rows:
         begun = begun or row.col_name == "# Detailed Table Information"
@@ -208,11 +208,11 @@ def _missing_error(what: str) -> TableMissing:
 
 
 def in_memory(spark: SparkSession, table: str) -> bool:
-    """Whether the catalogue that a table is named in forgets its tables when Spark ends."""
+    """Whether the catalogue that has the table's name forgets its tables when Spark ends."""
     parts = _parts(table)
     if (parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()) != _OF_SESSION:
         return False
-    # One of another make keeps its tables itself; Delta's hands them on to the session's own.
+    # A catalogue of another class keeps its tables itself; Delta's hands them on to Spark's own.
     made_by = spark.conf.get(f"spark.sql.catalog.{_OF_SESSION}", None) or _DELTAS
     return (
         made_by == _DELTAS and spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory"
@@ -220,13 +220,13 @@ def in_memory(spark: SparkSession, table: str) -> bool:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The schema, as `locate` takes it and empty where none is named, and the table without backticks."""
+    """The schema, as `locate` takes it (empty if the name has none), and the table without backticks."""
     *above, table = _parts(name)
     return ".".join(map(_show, above)), table
 
 
 def _parts(name: str) -> list[str]:
-    """A name's parts, each of which may stand in backticks."""
+    """The parts of a name, each of which may be in backticks. Raises ConfigError."""
     parts: list[str] = []
     at = 0
     while True:

@@ -1,6 +1,6 @@
 """The Spark side of a Delta input: one window of it, as lazy frames of the flow's own session.
 
-Versions are pinned, and files that are gone are an error: what a window holds is the same at every attempt.
+Versions are pinned, and a missing file is an error: every attempt reads the same rows of a window.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 FEED_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 _TYPES = {CHANGE_TYPE: "string", COMMIT_VERSION: "bigint", COMMIT_TIMESTAMP: "timestamp"}
 _SETTINGS = {
-    # A file that is gone means rows that are lost.
+    # A missing file would mean lost rows, so it has to be an error.
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
-    # Of a table whose columns may be renamed: as they are at the window's end, not as they are by now.
+    # If columns may be renamed: with their names at the window's end, and not the latest ones.
     "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable": "endVersion",
 }
 _WIDENED = {
-    # Delta reads no feed from before a type was widened, though it gives the right values when this is set.
+    # Else Delta refuses a feed from before a type was widened, though it reads the right values.
     "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled": "true"
 }
 
@@ -64,10 +64,10 @@ def moved(
     unique: tuple[str, ...] = (),
     small: bool = False,
 ) -> ChangedInput:
-    """One input in one batch. `session` is the flow's own: it is given the settings that the reads need.
+    """One input in one batch. `session` is the flow's own: this sets in it what the reads need.
 
-    `small`: it is known to be a small table on a disk. `raw`: every frame has the feed's columns too, `came`
-    is the feed as it is, and nothing is `gone`.
+    `small`: the table is known to be small and on a local disk. `raw`: every frame has the feed's columns,
+    too, `came` is the feed as it is, and nothing is `gone`.
     """
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
@@ -133,11 +133,11 @@ class DeltaChangedInput:
         return commit_time(self._table, self._location, self._upto)
 
     def now(self) -> DataFrame:
-        with self._reading():
+        with self._translate_errors():
             return self._as_inserts() if self._raw else self._whole
 
     def came(self) -> DataFrame:
-        with self._reading():
+        with self._translate_errors():
             if self._raw:
                 return self._changes
             if self._way is ReadWay.SNAPSHOT:
@@ -147,31 +147,31 @@ class DeltaChangedInput:
                 return self._read_added(stamps=False)
             if (net := self._small_net) is not None:
                 return net[0]
-            return repeat_rows(self._net, self._fields, gone=False) if self.moves else self._none()
+            return repeat_rows(self._net, self._fields, gone=False) if self.moves else self._make_empty()
 
     def gone(self) -> DataFrame:
-        with self._reading():
+        with self._translate_errors():
             if self._raw:
                 return self._changes.where("false")
             if (net := self._small_net) is not None:
                 return net[1]
             if self._way in (ReadWay.FEED, ReadWay.DIFF):
                 return repeat_rows(self._net, self._fields, gone=True)
-            return self._none()
+            return self._make_empty()
 
     def sides(self, flag: str) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         first = -1 if self._after is None else self._after
         if self._way is ReadWay.FEED and self._upto - first == 1 and not self._raw:
-            with self._reading():
+            with self._translate_errors():
                 kind = F.col(CHANGE_TYPE).isin(INSERT, AFTER)
                 return self._changes.withColumn(flag, kind).drop(*FEED_COLUMNS)
         came, gone = self.came().withColumn(flag, F.lit(True)), self.gone().withColumn(flag, F.lit(False))
         return came.unionAll(gone)
 
     def events(self) -> DataFrame:
-        with self._reading():
+        with self._translate_errors():
             return net_by_version(self._changes, self._fields) if self._way is ReadWay.FEED else self._changes
 
     @property
@@ -180,7 +180,7 @@ class DeltaChangedInput:
 
     @lazy
     def _small_feed(self) -> SmallFeed | None:
-        """None: Delta reads it."""
+        """The feed of a small table, read without Spark; None if Delta has to read it."""
         if not self._small or self._way is not ReadWay.FEED:
             return None
         first = 0 if self._after is None else self._after + 1
@@ -191,7 +191,7 @@ class DeltaChangedInput:
 
     @lazy
     def _small_net(self) -> tuple[DataFrame, DataFrame] | None:
-        """What came and what is gone, in memory; None: Spark finds out."""
+        """The rows that came and those that are gone, in memory; None if Spark has to compute them."""
         from pyspark.sql.types import StructType
 
         if self._small_feed is None or self._raw:
@@ -228,13 +228,13 @@ class DeltaChangedInput:
 
     @lazy
     def _changes(self) -> DataFrame:
-        """Every row that a version touched, with the feed's columns."""
+        """Every row that a version of the window changed, with the feed's columns."""
         from pyspark.sql.types import StructType
 
         self._check_names()
         match self._way:
             case ReadWay.FEED if self._small_feed is not None:
-                stamps = self._none(*FEED_COLUMNS).schema.fields[-len(FEED_COLUMNS) :]
+                stamps = self._make_empty(*FEED_COLUMNS).schema.fields[-len(FEED_COLUMNS) :]
                 schema = StructType([*self._fields, *stamps])
                 return frame_of(self._session, self._small_feed.rows, schema)
             case ReadWay.FEED:
@@ -246,11 +246,11 @@ class DeltaChangedInput:
             case ReadWay.SNAPSHOT:
                 return self._as_inserts()
             case ReadWay.PINNED | ReadWay.NOTHING | ReadWay.COLUMN:
-                return self._none(*FEED_COLUMNS)
+                return self._make_empty(*FEED_COLUMNS)
 
     def _read_added(self, *, stamps: bool) -> DataFrame:
         if not self._additions.files:
-            return self._none(*FEED_COLUMNS if stamps else ())
+            return self._make_empty(*FEED_COLUMNS if stamps else ())
         rows = read_added_rows(self._session, self._additions, stamps=stamps)
         return rows.coalesce(1) if self._small else rows
 
@@ -262,7 +262,7 @@ class DeltaChangedInput:
         return self._session.read.format("delta").option("versionAsOf", version).load(self._location)
 
     def _read_few(self, version: int) -> DataFrame | None:
-        """In memory; None where it is not for this process to read."""
+        """The table at a version, in memory; None if Spark has to read it."""
         from pyspark.sql.types import StructType
 
         try:
@@ -279,16 +279,16 @@ class DeltaChangedInput:
         reader = self._session.read.format("delta").option("readChangeFeed", "true")
         reader = reader.option("startingVersion", first).option("endingVersion", self._upto)
         feed = reader.load(self._location)
-        # Delta gives the columns that the table has by now.
+        # Delta gives the feed in the latest columns of the table.
         columns = fit_columns(feed, self._fields, later=True)
         if columns is not None:
             return feed.select(*columns, *FEED_COLUMNS)
-        # Its columns were replaced since, and no feed gives back what they were. The versions themselves do.
+        # Columns were replaced since, and the feed does not give the old ones. The versions themselves do.
         versions = range(first, self._upto + 1)
         return self._steps([(version - 1 if version else None, version) for version in versions])
 
     def _steps(self, steps: Sequence[tuple[int | None, int]]) -> DataFrame:
-        """What differs between each two versions, as deletes and inserts of the second."""
+        """The difference between the versions of each step, as deletes and inserts of the second."""
         from pyspark.sql import functions as F  # noqa: N812
 
         images = []
@@ -320,7 +320,7 @@ class DeltaChangedInput:
             version, self.moment if last else commit_time(self._table, self._location, version)
         )
 
-    def _none(self, *besides: str) -> DataFrame:
+    def _make_empty(self, *besides: str) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         feed = (F.lit(None).cast(_TYPES[name]).alias(name) for name in besides)
@@ -335,7 +335,7 @@ class DeltaChangedInput:
                 )
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except TidegaugeError:

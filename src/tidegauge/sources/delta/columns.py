@@ -1,4 +1,4 @@
-"""The columns of a Delta table at one version, from a frame that has those of another."""
+"""Converts a frame with a Delta table's columns at one version to its columns at another."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def fit_columns(frame: DataFrame, fields: Sequence[StructField], *, later: bool) -> list[Column] | None:
-    """One column for each field, by name. None where the frame's columns do not fit.
+    """One column for each field, by name. None if the frame's columns do not fit.
 
-    `later`: the frame's columns are those of a later version than the fields, which may have more of them and
-    wider types. Else they are those of an earlier one, and what it lacks is NULL.
+    `later`: the frame is of a later version than the fields, and may have more columns and wider types. Else
+    it is of an earlier one, and columns that it lacks are NULL.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -59,18 +59,18 @@ def _fit(column: Column, have: DataType, want: DataType, later: bool) -> Column 
             mine, theirs = have.elementType, want.elementType
             if _fit(F.lit(None), mine, theirs, later) is None:
                 return None
-            return F.transform(column, lambda one: _sure(_fit(one, mine, theirs, later)))
+            return F.transform(column, lambda one: _assert_fits(_fit(one, mine, theirs, later)))
         case T.MapType(), T.MapType() if have.keyType == want.keyType:
             mine, theirs = have.valueType, want.valueType
             if _fit(F.lit(None), mine, theirs, later) is None:
                 return None
-            return F.transform_values(column, lambda _, one: _sure(_fit(one, mine, theirs, later)))
+            return F.transform_values(column, lambda _, one: _assert_fits(_fit(one, mine, theirs, later)))
         case _:
             narrow, wide = (want, have) if later else (have, want)
             fits = can_widen(wide.simpleString(), narrow.simpleString())
             return column.cast(want) if fits else None
 
 
-def _sure(column: Column | None) -> Column:
+def _assert_fits(column: Column | None) -> Column:
     assert column is not None
     return column

@@ -1,4 +1,4 @@
-"""What Spark and Delta throw when a version cannot be read, as one sentence."""
+"""Translates the errors of Spark and Delta when a version cannot be read into one sentence."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _CHOICES = (
 def translate_read_error(
     error: BaseException, tables: Mapping[str, str] | None = None
 ) -> TidegaugeError | None:
-    """The sentence for a read that ended because of a Delta table it read; None if it was not that.
+    """The error to raise if a read failed because of a Delta table that it read; None if it did not.
 
-    `tables` has the locations by the names that the sentence shall use. A file that lies in none of them, the
-    output's own perhaps, is not for this to explain.
+    `tables` has the locations by the names that the message shall use. None also for a file that lies in none
+    of them: it may be the output's own.
     """
     text = mask(with_causes(error))
     known = tables or {}
     if _NO_TABLE.search(text):
-        name = _only(known)
+        name = _only_name(known)
         return TableMissing(
             f"there is no Delta table any more at {known[name]}"
             if name
@@ -63,24 +63,24 @@ def translate_read_error(
     if found := _NO_VERSION.search(text):
         said = (found["said"] or found["files"]).strip()
         return VersionsMissing(
-            f"versions of {_only(known) or 'a table'} went before they were read: {said}",
+            f"versions of {_only_name(known) or 'a table'} went before they were read: {said}",
             hint=_CHOICES,
             detail=text,
         )
     if found := _NO_FEED.search(text):
         return VersionsMissing(
-            f"the change data feed of {_only(known) or 'a table'} was off at version {found['version']}",
+            f"the change data feed of {_only_name(known) or 'a table'} was off at version {found['version']}",
             hint=_CHOICES,
             detail=text,
         )
     if found := _GONE.search(text):
-        # A path that must not pass for a pattern has backslashes.
+        # Backslashes escape characters of a path that would make it a pattern.
         file = re.sub(r"\\([\[\]{}*?\\])", r"\1", next(part for part in found.groups() if part))
-        return _of_file(
+        return _make_file_error(
             VersionsMissing, "a file that its versions need is gone", file, known, hint=_CHOICES, detail=text
         )
     if found := _OTHER_COLUMNS.search(text):
-        return _of_file(
+        return _make_file_error(
             SourceError,
             "its columns changed so that Delta does not read its changes",
             found["file"],
@@ -90,29 +90,32 @@ def translate_read_error(
         )
     if found := _SPOILT.search(text):
         hint = "restore the file, or the table, from a backup"
-        return _of_file(SourceError, "a file of it is damaged", found["file"], known, hint=hint, detail=text)
+        return _make_file_error(
+            SourceError, "a file of it is damaged", found["file"], known, hint=hint, detail=text
+        )
     return None
 
 
-def _of_file(
+def _make_file_error(
     kind: type[SourceError], what: str, file: str | None, known: Mapping[str, str], *, hint: str, detail: str
 ) -> SourceError | None:
     if file is None:
-        return kind(f"{_only(known) or 'a table'}: {what}", hint=hint, detail=detail)
-    # Some messages write a path as an address, with %20 and the like, and some do not.
-    paths = _bare(file), unquote(_bare(file))
+        return kind(f"{_only_name(known) or 'a table'}: {what}", hint=hint, detail=detail)
+    # Some messages write a path as a URI, with %20 and the like, and some do not.
+    paths = _drop_scheme(file), unquote(_drop_scheme(file))
     name = next(
-        (one for one, place in known.items() if any(p.startswith(_bare(place) + "/") for p in paths)), None
+        (one for one, place in known.items() if any(p.startswith(_drop_scheme(place) + "/") for p in paths)),
+        None,
     )
     if known and name is None:
         return None
     return kind(f"{name}: {what}: {file}" if name else f"{what}: {file}", hint=hint, detail=detail)
 
 
-def _only(known: Mapping[str, str]) -> str | None:
+def _only_name(known: Mapping[str, str]) -> str | None:
     return next(iter(known)) if len(known) == 1 else None
 
 
-def _bare(place: str) -> str:
+def _drop_scheme(place: str) -> str:
     """A path without its scheme."""
     return re.sub(r"^[a-z0-9]+:(?=/)", "", place).strip("/")

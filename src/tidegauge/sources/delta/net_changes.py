@@ -1,6 +1,6 @@
-"""What is left of many changes: rows that came and went again cancel out, each as often as it did.
+"""The net effect of many changes: a row that came and went again cancels out, as often as it did.
 
-No key is needed. Two rows are one where all their columns are the same, as `spark.comparable` says.
+No key is needed: two rows are the same if all their columns are, as `spark.comparable` compares them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _COUNT = "n"
 
 
 def count_net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
-    """Of rows with the feed's columns: how often each row came (above 0) or went (below 0), as the column
-    after the table's own. Rows that did neither are left out."""
+    """For rows with the feed's columns: how often each row came (above 0) or went (below 0), in the column
+    `n`. Rows that did so equally often are left out."""
     from pyspark.sql import functions as F  # noqa: N812
 
     kind = F.col(CHANGE_TYPE)
@@ -33,7 +33,7 @@ def count_net(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
 
 
 def repeat_rows(counted: DataFrame, fields: Sequence[StructField], *, gone: bool) -> DataFrame:
-    """Of what `count_net` has found, the rows that came, or that went, each as often as it did."""
+    """The rows of `count_net` that came or, with `gone`, that went, each as often as it did."""
     from pyspark.sql import functions as F  # noqa: N812
 
     count = F.col(_COUNT) * (-1 if gone else 1)
@@ -43,10 +43,10 @@ def repeat_rows(counted: DataFrame, fields: Sequence[StructField], *, gone: bool
 
 
 def net_by_version(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
-    """Of rows with the feed's columns, what is left of them in each version, with the kinds they had there.
+    """For rows with the feed's columns: the net effect of each version, with the kinds of its changes.
 
-    An insert is set against a delete of the same row, and the two images of an update against each other,
-    before one is set against the other.
+    First inserts cancel deletes of the same row, and images of updates cancel each other; then what is left
+    of inserts and deletes cancels what is left of the images.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -63,7 +63,7 @@ def net_by_version(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame
         (many(INSERT) - many(DELETE)).alias("whole"),
     )
     count, zero = F.col(_COUNT), F.lit(0)
-    # So many of them by whole rows, as far as these go in the direction that is left; the rest by updates.
+    # As many inserts or deletes as are left in the direction of the net effect; the rest as update images.
     inserts = F.greatest(zero, F.least(count, F.col("whole")))
     deletes = F.greatest(zero, F.least(-count, -F.col("whole")))
     kinds = F.concat(
@@ -86,7 +86,7 @@ def net_by_version(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame
 def _group(
     frame: DataFrame, fields: Sequence[StructField], besides: Sequence[str], *found: Column
 ) -> DataFrame:
-    """One row for each that differs, with the columns c0, c1, … that no user's name can meet."""
+    """One row for each distinct row, in columns c0, c1, …, so that no user's names clash with ours."""
     from pyspark.sql import functions as F  # noqa: N812
 
     plain = frame.select(
@@ -102,5 +102,5 @@ def _group(
         else:
             keys.append(make_comparable(column, field.dataType).alias(f"k{index}"))
             firsts.append(F.first(column).alias(f"c{index}"))
-    # Without any column all rows are one.
+    # Without any column all rows are the same.
     return plain.groupBy(*keys, *besides).agg(*found, *firsts)

@@ -1,7 +1,7 @@
-"""A small feed or table, read from the files that the log names, and what is left of it: without a Spark job.
+"""A small feed or table, read from the files that the log names, and its net effect: without a Spark job.
 
-As Delta's own reader gives it: a commit with files of changes is what these hold, any other is its added and
-its removed rows. Whatever is not plain raises NeedsSpark, and Delta reads the feed.
+The rows are those of Delta's own reader: of a commit with change files the rows in these, of any other those
+of its added and removed files. Anything unusual raises NeedsSpark, and Delta reads the feed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BYTES = 4 * 2**20
-"""Of all files that a feed is read from."""
+"""The most bytes of all files of a feed."""
 _WHOLE_BYTES, _WHOLE_FILES = 2**18, 32
-"""Of a table that is read as a whole: to send more rows to Java costs more than to let it read them."""
+"""The most bytes and files of a table that is read as a whole: to send more rows to Java costs more than to
+let it read them."""
 _TIMES = "__tidegauge_times"
 
 
@@ -36,11 +37,12 @@ _TIMES = "__tidegauge_times"
 class SmallFeed:
     columns: FileColumns
     rows: pa.Table
-    """With the feed's columns."""
+    """The feed, with its own columns behind those of the table."""
 
     @lazy
     def _net(self) -> tuple[pa.Table, pa.Table]:
-        """What came and what is gone. Rows that came and went again, by all their columns, cancel out."""
+        """The rows that came and those that are gone; a row that came and went again cancels out. Raises
+        NeedsSpark."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.types as t
@@ -80,14 +82,15 @@ def _repeat(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
 
 
 def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> SmallFeed:
-    """Of the versions from `first` to `upto`, in the columns that the table has at the end."""
+    """The feed of the versions from `first` to `upto`, in the columns that the table has at the end. Raises
+    NeedsSpark."""
     import pyarrow as pa
 
     lake = lake_of(location, table.storage)
     if lake.on_s3:
         raise NeedsSpark("not on a disk")
     columns, commits = _look(lake, first, upto)
-    if sum(int(action.get("size") or 0) for one in commits for action, _ in _files(one)) > _BYTES:
+    if sum(int(action.get("size") or 0) for one in commits for action, _ in _list_change_files(one)) > _BYTES:
         raise NeedsSpark("a large feed")
     feed = [
         pa.field(CHANGE_TYPE, pa.string()),
@@ -96,8 +99,8 @@ def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> Sm
     ]
     parts = []
     for commit in commits:
-        version, at = pa.scalar(commit.version, pa.int64()), _time(Path(lake.path), commit)
-        for action, kind in _files(commit):
+        version, at = pa.scalar(commit.version, pa.int64()), _find_commit_time(Path(lake.path), commit)
+        for action, kind in _list_change_files(commit):
             rows = columns.read(Path(lake.path), action, *(() if kind else feed[:1]))
             stamps = [(COMMIT_VERSION, version), (COMMIT_TIMESTAMP, at)]
             for name, value in [(CHANGE_TYPE, pa.scalar(kind)), *stamps] if kind else stamps:
@@ -107,7 +110,7 @@ def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> Sm
 
 
 def read_small_table(table: TableRef, location: str, version: int) -> tuple[TableState, pa.Table]:
-    """All rows of a table at a version, and what it says of its columns."""
+    """The state of a table at a version, and all its rows. Raises NeedsSpark."""
     lake = lake_of(location, table.storage)
     try:
         log = ListedLog(lake)
@@ -137,8 +140,9 @@ def _look(lake: Lake, first: int, upto: int) -> tuple[FileColumns, list[Commit]]
     return FileColumns.of(state), commits
 
 
-def _files(commit: Commit) -> Iterator[tuple[Action, str | None]]:
-    """What a commit's changes are read from; with the kind that all of a file's rows are of."""
+def _list_change_files(commit: Commit) -> Iterator[tuple[Action, str | None]]:
+    """The files that have a commit's changes, each with the change type of its rows; None if the file itself
+    has it for each row."""
     if commit.cdc:
         yield from ((action, None) for action in commit.cdc)
         return
@@ -148,8 +152,8 @@ def _files(commit: Commit) -> Iterator[tuple[Action, str | None]]:
     yield from ((action, DELETE) for action in commit.went)
 
 
-def _time(folder: Path, commit: Commit) -> pa.Scalar:
-    """As Delta dates a commit: as it says itself where the table has that, or else by its file."""
+def _find_commit_time(folder: Path, commit: Commit) -> pa.Scalar:
+    """The time of a commit as Delta has it: the commit's own timestamp if it has one, else its file's."""
     import pyarrow as pa
 
     said = commit.info.get("inCommitTimestamp")

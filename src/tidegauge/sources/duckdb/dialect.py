@@ -1,4 +1,4 @@
-"""DuckDB: a file that is opened for each question, so that its writer can have it between two of them."""
+"""DuckDB: a file that is opened for each query, so that its writer can have it in between."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DuckDBDialect:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._file: DuckDBFile | None = None
-        self.rows(f"SELECT {MARK} 1")  # raises where the file cannot be opened
+        self.rows(f"SELECT {MARK} 1")  # raises if the file cannot be opened
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -122,7 +122,9 @@ class DuckDBDialect:
         return tuple((TableName(schema, view), "view") for schema, view in found)
 
     def with_column(self, name: str) -> frozenset[TableName]:
-        return self._list_where("duckdb_columns()", f"lower(column_name) = lower({_text(name)}) AND {_HERE}")
+        return self._list_where(
+            "duckdb_columns()", f"lower(column_name) = lower({_quote_text(name)}) AND {_HERE}"
+        )
 
     def with_key(self) -> frozenset[TableName]:
         keyed = "database_name = current_database() AND constraint_type = 'PRIMARY KEY'"
@@ -140,7 +142,7 @@ class DuckDBDialect:
         return f"duckdb:{self._database.path}"
 
     def catalogue(self, table: TableName) -> Catalogue:
-        schema, name = _text(table.schema or "main"), _text(table.table)
+        schema, name = _quote_text(table.schema or "main"), _quote_text(table.table)
         where = f"database_name = current_database() AND schema_name = {schema} AND table_name = {name}"
         described = self.rows(
             f"SELECT {MARK} column_name, data_type, is_nullable FROM duckdb_columns() WHERE {where}"
@@ -186,9 +188,9 @@ class DuckDBDialect:
                         f"{table}: the cursor {shown} names a column that is not there: {first_line(error)}",
                         hint="check the names in the expression",
                     ) from error
-                raise _no_expression(table, shown, error) from error
+                raise _make_expression_error(table, shown, error) from error
             except (duckdb.Error, RuntimeError) as error:
-                raise _no_expression(table, shown, error) from error
+                raise _make_expression_error(table, shown, error) from error
         return _native(sql, described[0][1], True)
 
     def ordered(
@@ -204,7 +206,7 @@ class DuckDBDialect:
         if kind is ValueKind.BYTES:
             text = "lower(hex({}))"
         elif kind is ValueKind.TIMESTAMPTZ:
-            text = "regexp_replace(CAST({} AS VARCHAR), '[+]00$', '')"  # in UTC by the session
+            text = "regexp_replace(CAST({} AS VARCHAR), '[+]00$', '')"  # the session is in UTC
         return OrderedColumn(native.name, sql, text, kind, native.nullable, _SCALES.get(native.type, 6))
 
     def cursor_kind(
@@ -218,8 +220,8 @@ class DuckDBDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
-        """While a process writes to the file, no other can open it: what is open elsewhere has ended."""
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
+        """While a process writes to the file, no other can open it: so no other process has open work."""
         with self._open() as file:
             row = file.connection.execute(
                 f"SELECT {MARK} CAST(now() AT TIME ZONE 'UTC' AS VARCHAR)"
@@ -229,7 +231,7 @@ class DuckDBDialect:
             return Moment(clock, blind=_BLIND if file.foreign else None, serial=not file.foreign)
 
     def close(self) -> None:
-        """Nothing is open between two questions."""
+        """Does nothing: the file is closed after each query."""
 
 
 def _native(name: str, declared: str, nullable: bool) -> Native:
@@ -246,7 +248,7 @@ def _native(name: str, declared: str, nullable: bool) -> Native:
 
 
 def _index_columns(expressions: str, columns: tuple[Native, ...]) -> tuple[str, ...]:
-    """The columns of an index, as DuckDB lists them: `[id, '"my col"']`; none where one is an expression."""
+    """The columns of an index, from DuckDB's list `[id, '"my col"']`; empty if one is an expression."""
     inner = expressions.strip("[]")
     listed = [part.strip().strip("'").strip('"') for part in inner.split(",")]
     known = {column.name.casefold(): column.name for column in columns}
@@ -254,12 +256,12 @@ def _index_columns(expressions: str, columns: tuple[Native, ...]) -> tuple[str, 
     return tuple(name for name in found if name is not None) if None not in found else ()
 
 
-def _no_expression(table: TableName, shown: str, error: Exception) -> CursorUnsuitable:
+def _make_expression_error(table: TableName, shown: str, error: Exception) -> CursorUnsuitable:
     return CursorUnsuitable(
         f"{table}: the cursor {shown} is not an expression that DuckDB understands: {first_line(error)}",
         hint="a cursor is a column, or an expression of the database's own SQL",
     )
 
 
-def _text(text: str) -> str:
+def _quote_text(text: str) -> str:
     return literal(Value(ValueKind.TEXT, refuse_nul(text)))

@@ -51,7 +51,7 @@ def table_name(table: TableName) -> str:
     return f"{quote(table.schema or 'main')}.{quote(table.table)}"
 
 
-def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - every session is in it
+def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - a session has one database
     schema, name = (literal(Value(ValueKind.TEXT, one)) for one in (table.schema or "main", table.table))
     return (
         "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database()"

@@ -1,4 +1,4 @@
-"""The file of a DuckDB source: opened while it is asked, and what DuckDB's errors mean."""
+"""The file of a DuckDB source: how it is opened for a query, and what DuckDB's errors mean."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from tidegauge.model.spec import Database
 from tidegauge.storage.duckdb_files import DuckDBFile, is_held, open_duckdb
 
 PATIENCE = 30.0
-"""Seconds for which another process may hold the file."""
+"""Seconds to wait for another process that has the file open."""
 
 
 def open_file(database: Database) -> DuckDBFile:
-    """Raises SourceUnreachable. For reading, unless this process writes to the file as well."""
+    """Open the file read-only, unless this process also writes to it. Raises SourceUnreachable or
+    RuntimeMissing."""
     try:
         import duckdb
     except ImportError as error:

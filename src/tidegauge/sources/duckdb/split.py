@@ -33,7 +33,7 @@ class DuckDBSplit:
         with closing(open_file(self.database)) as file:
             try:
                 relation = file.connection.sql(self.select)
-                # Before DuckDB 1.5 it has another name.
+                # Before DuckDB 1.5 the method has another name.
                 stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
                 for batch in stream(_PIECE):
                     if batch.num_rows:

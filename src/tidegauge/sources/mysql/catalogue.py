@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB server says of one table: its columns, unique keys and indexes."""
+"""What a MySQL or MariaDB server says about one table: its columns, unique keys and indexes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class _Index:
     columns: list[str | None] = field(default_factory=list)
     """None for an expression."""
     identifies: bool = True
-    """Unique over columns alone, none of which can be NULL."""
+    """The index is unique, and over columns that cannot be NULL, without expressions."""
     sorted_by: list[str] = field(default_factory=list)
-    """The columns at its beginning by which it has the rows in ascending order."""
+    """The first columns of the index, as far as it has the rows in their ascending order."""
 
     def add(self, column: str | None, *, unique: bool, nullable: bool, ascending: bool) -> None:
         if column is not None and ascending and len(self.sorted_by) == len(self.columns):
@@ -36,8 +36,8 @@ class _Index:
 
 
 def read_catalogue(session: MysqlCatalogueSession, schema: str, table: str) -> Catalogue | None:
-    """Without the identity; None where the login can see no such table."""
-    where = f"TABLE_SCHEMA = {_text(schema)} AND TABLE_NAME = {_text(refuse_nul(table))}"
+    """The catalogue of a table, with an empty `identity`; None if the login can see no such table."""
+    where = f"TABLE_SCHEMA = {_quote_text(schema)} AND TABLE_NAME = {_quote_text(refuse_nul(table))}"
     described = session.rows(
         f"SELECT {MARK} COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,"
         " NUMERIC_SCALE, DATETIME_PRECISION FROM information_schema.COLUMNS"
@@ -70,7 +70,7 @@ def _read_indexes(session: MysqlCatalogueSession, where: str) -> dict[str, _Inde
 
 
 def _orders(indexes: Mapping[str, _Index]) -> dict[tuple[str, ...], str]:
-    """Columns in whose order an index has the rows → SQL that makes the server use it."""
+    """See `Catalogue.orders`."""
     orders: dict[tuple[str, ...], str] = {}
     primary = indexes["PRIMARY"].sorted_by if "PRIMARY" in indexes else []
     for name, index in indexes.items():
@@ -106,5 +106,5 @@ def _native(
     )
 
 
-def _text(text: str) -> str:
+def _quote_text(text: str) -> str:
     return literal(Value(ValueKind.TEXT, text))

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: one session in UTC that only reads, and marks all it says."""
+"""MySQL and MariaDB: one session in UTC that only reads, and has `MARK` in all its statements."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MysqlDialect:
                 host=database.host,
                 port=database.port or DEFAULT_PORT,
                 user=database.user,
-                # As bytes: the driver would write text in Latin-1, the server and JDBC hold it as UTF-8.
+                # As bytes: the driver would encode text as Latin-1, and the server and JDBC expect UTF-8.
                 password=database.password.reveal().encode() if database.password else b"",
                 database=database.database,
                 charset="utf8mb4",
@@ -124,7 +124,7 @@ class MysqlDialect:
         except pymysql.Error as error:
             raise self._translate(error) from error
         finally:
-            # Whoever stops half-way does not want the driver to read the rest to its end first.
+            # If the caller stops half-way, the driver must not read the rest of the rows first.
             if cursor._result is not None:
                 cursor._result.unbuffered_active = False
 
@@ -144,7 +144,7 @@ class MysqlDialect:
         return tuple((table, "view") for table in self._list_named("'VIEW'"))
 
     def with_column(self, name: str) -> frozenset[TableName]:
-        return frozenset(self._list_where("COLUMNS", f"COLUMN_NAME = {_text(name)}"))
+        return frozenset(self._list_where("COLUMNS", f"COLUMN_NAME = {_quote_text(name)}"))
 
     def with_key(self) -> frozenset[TableName]:
         return frozenset(self._list_where("TABLE_CONSTRAINTS", "CONSTRAINT_TYPE = 'PRIMARY KEY'"))
@@ -157,9 +157,9 @@ class MysqlDialect:
 
     def _list_where(self, view: str, condition: str) -> tuple[TableName, ...]:
         if self._database.database:
-            where = f"TABLE_SCHEMA = {_text(self._database.database)}"
+            where = f"TABLE_SCHEMA = {_quote_text(self._database.database)}"
         else:
-            where = f"TABLE_SCHEMA NOT IN ({', '.join(map(_text, _SYSTEM))})"
+            where = f"TABLE_SCHEMA NOT IN ({', '.join(map(_quote_text, _SYSTEM))})"
         found = self.rows(
             f"SELECT {MARK} TABLE_SCHEMA, TABLE_NAME FROM information_schema.{view}"
             f" WHERE {condition} AND {where}"
@@ -261,7 +261,7 @@ class MysqlDialect:
         self._connection.close()
 
     def identity(self) -> str:
-        """MySQL has a number of its own; MariaDB only its address, as its other marks change."""
+        """A MySQL server has a UUID; of MariaDB only the address is stable."""
         if self._mariadb:
             return f"mariadb:{self._address}"
         ((uuid,),) = self.rows(f"SELECT {MARK} @@server_uuid")
@@ -293,5 +293,5 @@ class MysqlDialect:
         return kind(f"{name}: {said}", detail=str(code))
 
 
-def _text(text: str) -> str:
+def _quote_text(text: str) -> str:
     return literal(Value(ValueKind.TEXT, text))

@@ -22,11 +22,12 @@ from tidegauge.sources.jdbc_address import jdbc_login, server_address
 from tidegauge.sources.mysql.types import RULES
 
 SESSION = "time_zone = '+00:00', sql_mode = '', net_write_timeout = 600"
-"""`sql_mode` is emptied because one of its words pads CHAR values, and others change what quotes mean."""
+"""Settings of every session. `sql_mode` is emptied because some modes pad CHAR values or change what quotes
+mean."""
 DEFAULT_PORT = FACTS[Engine.MYSQL].port
 
 _STREAM = "-2147483648"
-"""Tells the JDBC driver to hand rows on as they come; any other number makes it hold the whole result."""
+"""The fetch size with which the JDBC driver streams rows; with any other it holds the whole result."""
 _JDBC_SSL = {
     "disable": "DISABLED",
     "prefer": "PREFERRED",
@@ -53,7 +54,7 @@ def literal(value: Value) -> str:
         case ValueKind.BYTES:
             return f"X'{value.text}'"
         case ValueKind.TEXT:
-            # As bytes: no quote, escape or sql_mode can change what it says.
+            # As hexadecimal digits: no quote, escape or sql_mode can change the value.
             return f"_utf8mb4 X'{value.text.encode().hex()}'"
 
 
@@ -68,7 +69,7 @@ def row_hash(columns: Sequence[SourceColumn]) -> str:
 
 
 def _micros(text: str) -> str:
-    """MySQL rounds a seventh digit up; a bound is cut instead."""
+    """Cut a timestamp to microseconds: MySQL would round a seventh digit up, and a bound must not grow."""
     whole, point, fraction = text.partition(".")
     return f"{whole}{point}{fraction[:6]}"
 
@@ -151,8 +152,8 @@ def _column_way(column: SourceColumn) -> ColumnWay | None:
     guarded = column.guard is not None
     quoted = quote(column.name)
     if column.arrives in _MOMENTS and guarded:
-        # As the driver's own date or timestamp, which spares the server the arithmetic. Where a zero date
-        # shall be NULL the SELECT says more. Here the driver has no zero date, and the batch stops at it.
+        # As the driver's own date or timestamp, which spares the server the arithmetic. The driver has no
+        # zero dates, so it stops the batch at one. With `zero_dates: null` the column goes the usual way.
         usual = {rule.select.format(c=quoted) for rule in RULES.rules if rule.safe_for_all}
         return ColumnWay(quoted, "moment", False) if column.select in usual else None
     if size := plain_decimal(column):
@@ -167,7 +168,7 @@ def _decimal(column: SourceColumn, precision: int, scale: int) -> tuple[str, str
     if column.native.startswith(("bigint", "bit")) and column.arrives == "decimal(20,0)":
         return column.select, "cast"
     if precision > WIDEST_WHOLE:
-        # The guard lets no digit pass that this would round away; zeros are cut off.
+        # The guard stops values that ROUND would change, so only zeros are cut off.
         return f"CAST(ROUND({column.select}, {scale}) AS CHAR)", "digits"
     return f"CAST(({column.select}) * {10**scale} AS SIGNED)", "units"
 
@@ -184,7 +185,7 @@ def _make_split(
     timeout = int(database.options.get("connect_timeout", "10"))
     address = ConnectorxAddress(
         database=database.database or "",
-        # Through a socket file the server would take us for another user.
+        # Through a socket file the server would take the login for another user.
         settings={"prefer_socket": "false", "tcp_connect_timeout_ms": str(1000 * timeout)},
         session=(f"SET {MARK} {SESSION}", f"SET {MARK} NAMES utf8mb4"),
     )

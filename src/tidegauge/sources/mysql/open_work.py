@@ -1,10 +1,10 @@
 """What is open on a MySQL or MariaDB server, and since when.
 
-Two lists are needed, in this order. A statement's NOW() is taken before InnoDB knows of its transaction, so
-the running statements are listed first; what ended its statement in between but not its transaction is then
-in InnoDB's list. How long before is not to be known: while the statement waits for a table's lock there is no
-transaction, and once it idles in one there is no statement. So each is given what identifies it, and
-`bound_wait` waits for its end.
+Two lists are needed, in this order: running statements, and InnoDB's transactions. A statement takes its
+NOW() before InnoDB knows of its transaction, so the statements come first; if a statement ends in between and
+its transaction does not, InnoDB's list has it. When the work began cannot be known: a statement that waits
+for a table's lock has no transaction yet, and an idle transaction has no statement. So each work gets what
+identifies it, and `bound_wait` waits for its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECOND = timedelta(seconds=1)
 _TRIES = 40
 _PAUSE = 0.11
 _READERS = 2**48
-"""Up from here InnoDB numbers transactions that have written nothing, and will number them anew."""
+"""Numbers from here on are of transactions that have written nothing; they get others once they write."""
 
 Offsets = tuple[timedelta, timedelta, str]
 
@@ -59,8 +59,8 @@ def read_offsets(session: MysqlOpenSession) -> Offsets:
 class Watch:
     """Looks at one server for all threads of this process.
 
-    The server renews its list of transactions only in silence, so looks go one at a time, and a thread that
-    had to wait takes over what another saw, if that look began after the thread asked.
+    The server renews its list of transactions only if nobody has read it for a while, so looks go one at a
+    time. A thread that had to wait takes the result of another thread's look, if that began after it asked.
     """
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ def find_watch(address: str, user: str | None) -> Watch:
 def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
     ((clock_text, own),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(6), CONNECTION_ID()")
     clock = datetime.fromisoformat(clock_text)
-    running, ours = _statements(session, mariadb=mariadb)
+    running, ours = _list_statements(session, mariadb=mariadb)
     blind = None
     try:
-        transactions = _transactions(session, str(own), ours)
+        transactions = _list_transactions(session, str(own), ours)
     except PrivilegeMissing:
         transactions = []
         blind = (
@@ -113,7 +113,7 @@ def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
 
 
 def _by_connection(running: Iterable[OpenWork], transactions: Iterable[OpenWork]) -> tuple[OpenWork, ...]:
-    """One work for each connection: its transaction with the statement that runs in it, or the one it has."""
+    """One work for each connection: its transaction together with its statement, or the one that it has."""
     statements = {work.connection: work for work in running}
     works = []
     for work in transactions:
@@ -124,10 +124,10 @@ def _by_connection(running: Iterable[OpenWork], transactions: Iterable[OpenWork]
     return (*statements.values(), *works)
 
 
-def _statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
-    """Statements that run, and the connections that are our own."""
+def _list_statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[OpenWork], set[str]]:
+    """The running statements of others, and the numbers of our own connections."""
     age = "TIME_MS" if mariadb else "(TIME + 1) * 1000"
-    # MySQL does not number its statements: their words do, and that a time of whole seconds fits.
+    # MySQL does not number its statements: a hash of the text tells them apart, and the start to the second.
     statement = "QUERY_ID" if mariadb else "COALESCE(MD5(INFO), '-')"
     found = session.rows(
         f"SELECT {MARK} ID, USER, HOST, {age}, STATE, LEFT(INFO, 200), UTC_TIMESTAMP(6),"
@@ -145,12 +145,12 @@ def _statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[OpenW
     return works, ours
 
 
-def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[OpenWork]:
-    """Open transactions by InnoDB's list, which the server renews only when nobody has read it for a while.
+def _list_transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[OpenWork]:
+    """Open transactions by InnoDB's list, which the server renews only if nobody has read it for a while.
 
-    So we open one of our own and look until we see it there with the words of our own query: then the list
-    is newer than our clock. Its start also shows the zone of the list's times, which is the server's and not
-    the session's.
+    So we open a transaction of our own and read the list until it shows our query: then the list is newer
+    than our clock. The start of our transaction also shows the time zone of the list, which is the server's
+    and not the session's.
     """
     ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
     found, mine = _renew_list(session, own)
@@ -158,7 +158,7 @@ def _transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> list[O
     works = []
     for row in found:
         thread, only_reads = str(row[0]), row[4]
-        # What cannot write need not be waited for; all of our own sessions are among those.
+        # A read-only transaction need not be waited for; all our own sessions are read-only.
         if thread != own and thread not in ours and not _is_true(only_reads):
             works.append(_work(row, shift))
     return works
@@ -179,7 +179,7 @@ def _renew_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, ..
             mine = next((row for row in found if str(row[0]) == own and _is_true(row[5])), None)
             if mine is not None:
                 return found, mine
-            # Others may be waiting for the same silence: each a little longer, and none in step.
+            # Others may wait for the list, too: wait longer each time, by chance, so as not to keep in step.
             pause = _PAUSE * (1 + turn / 4 * secrets.randbelow(1000) / 1000)
             session.rows(f"SELECT {MARK} {words} SLEEP({pause:.3f})")
         raise SourceUnreachable(
@@ -194,7 +194,7 @@ def _work(row: tuple[Any, ...], shift: timedelta) -> OpenWork:
     thread, started, state, statement, _, _, user, host, command, number = row
     idle = "idle in transaction" if command == "Sleep" else str(state).lower()
     return OpenWork(
-        # Whole seconds, and begun a moment after the NOW() of its first statement, or long after.
+        # The list has whole seconds, and a transaction begins after the NOW() of its first statement.
         datetime.fromisoformat(started) + shift - _SECOND,
         f"connection {thread} of {user or '?'}@{host or '?'} ({idle}{show_head(statement)})",
         connection="" if int(thread) == 0 else str(thread),

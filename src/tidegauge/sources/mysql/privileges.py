@@ -1,7 +1,7 @@
-"""What a login of MySQL or MariaDB may not read, by what the server says was granted to it.
+"""What a login of MySQL or MariaDB may not read, according to its grants.
 
-A table on which the login has any right is shown to it, also where it may not SELECT; one on which it has
-none looks as if it were not there.
+The server shows a login every table on which it has any right, even if it may not SELECT; a table on which it
+has none seems not to exist.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from tidegauge.sources.mysql.engine import quote
 
 
 def find_access(asked: Asked, tables: Sequence[TableName]) -> ReadAccess:
-    """Of the tables, whether they are there or not."""
+    """What the login may not read of these tables, whether they exist or not."""
     ((user,),) = asked.rows(f"SELECT {MARK} CURRENT_USER()")
     login, grants = name_login(user), read_grants(*ask_grants(asked))
     lacks: dict[TableName, Lack] = {}
     for table in tables:
         schema = table.schema or ""
         allowed = find_allowed(grants, schema, table.table)
-        # Where it may read some columns, the others do not show, and are not read.
-        if find_missing({SELECT}, allowed) and not _may_some_columns(asked, table):
+        # A login that may SELECT some columns sees only those, and only those are read.
+        if find_missing({SELECT}, allowed) and not _may_read_some_columns(asked, table):
             named = f"{quote(schema)}.{quote(table.table)}"
             lacks[table] = Lack(f"{user} may not SELECT {table}", f"GRANT SELECT ON {named} TO {login}")
     return ReadAccess(lacks, {}, Lack(UNSEEN, f"GRANT PROCESS ON *.* TO {login}", later=True))
 
 
-def _may_some_columns(asked: Asked, table: TableName) -> bool:
+def _may_read_some_columns(asked: Asked, table: TableName) -> bool:
     found = asked.rows(
         f"SELECT {MARK} 1 FROM information_schema.COLUMN_PRIVILEGES WHERE TABLE_SCHEMA = \0"
         " AND TABLE_NAME = \0 AND PRIVILEGE_TYPE = 'SELECT' LIMIT 1",

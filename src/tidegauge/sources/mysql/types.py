@@ -142,7 +142,7 @@ RULES = Rules(
             "",
             "Parquet has no such type; `string` gives its well-known text",
             text="ST_AsText({c})",
-            # With its reference system, as the server itself keeps it.
+            # The bytes as the server keeps them, with the reference system (SRID).
             raw="UNHEX(HEX({c}))",
             through=_type,
             kept="itself",

@@ -128,7 +128,7 @@ class PostgresqlDialect:
         there = (
             "SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
         )
-        named = f"EXISTS ({there} AND a.attname = {_text(name)})"
+        named = f"EXISTS ({there} AND a.attname = {_quote_text(name)})"
         return frozenset(table for table, _ in self._list_named("'r', 'p', 'v', 'm', 'f'", named))
 
     def with_key(self) -> frozenset[TableName]:
@@ -148,7 +148,7 @@ class PostgresqlDialect:
         return [(TableName(schema, table), kind) for schema, table, kind in found]
 
     def catalogue(self, table: TableName) -> Catalogue:
-        schema, name = _text(table.schema or "public"), _text(table.table)
+        schema, name = _quote_text(table.schema or "public"), _quote_text(table.table)
         found = self.rows(
             f"SELECT {MARK} c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             f" WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
@@ -231,7 +231,7 @@ class PostgresqlDialect:
         if kind is ValueKind.BYTES:
             text = "encode({}, 'hex')"
         elif kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
-            # In UTC by the session; to_char hides what is before Christ or infinite, so that stays as it is.
+            # The session is in UTC. to_char would hide infinity and years before 1: they keep their own text.
             digits = f".FF{scale}" if scale else ""
             text = (
                 "CASE WHEN {} BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999'"
@@ -251,14 +251,14 @@ class PostgresqlDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
         return look(self, self._offsets)
 
     def close(self) -> None:
         self._connection.close()
 
     def _native(self, row: tuple[Any, ...]) -> Native:
-        """Follow domains down to what they are made of."""
+        """The type of a column; of a domain the type that it is made of."""
         name, required, full, modifier, kind, namespace, sort, element, base, base_modifier = row
         while sort == "d":
             modifier = base_modifier if base_modifier != -1 else modifier
@@ -337,10 +337,10 @@ _TYPE_COLUMNS = (
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of what the server said, without its pointers into our SQL."""
+    """The first line of the server's message, without the lines that point into our SQL."""
     lines = [line.strip() for line in mask(str(error)).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
-def _text(text: str) -> str:
+def _quote_text(text: str) -> str:
     return literal(Value(ValueKind.TEXT, refuse_nul(text)))

@@ -36,7 +36,7 @@ def quote(name: str) -> str:
 
 
 def literal(value: Value) -> str:
-    """Always an untyped literal, so that it takes the type of what it is compared with."""
+    """An untyped literal, so that it takes the type of the column that it is compared with."""
     text = value.text
     if value.kind is ValueKind.BYTES:
         text = f"\\x{text}"
@@ -52,7 +52,7 @@ def table_name(table: TableName) -> str:
     return f"{quote(table.schema or 'public')}.{quote(table.table)}"
 
 
-def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - every session is in it
+def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - a session has one database
     schema, name = (literal(Value(ValueKind.TEXT, one)) for one in (table.schema or "public", table.table))
     return (
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_class c ON"
@@ -114,7 +114,7 @@ def _column_way(column: SourceColumn) -> ColumnWay | None:
     if size := plain_decimal(column):
         precision, scale = size
         if precision > WIDEST_WHOLE:
-            # The guard lets no digit pass that this would round away; zeros are cut off.
+            # The guard stops values that round() would change, so only zeros are cut off.
             return ColumnWay(f"round(({column.select})::numeric, {scale})::text", "digits", guarded)
         return ColumnWay(f"(({column.select})::numeric * {10**scale})::bigint", "units", guarded)
     return None

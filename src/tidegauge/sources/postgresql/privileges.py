@@ -1,4 +1,4 @@
-"""What a login of PostgreSQL may not read, by the catalogue, which everybody may look at."""
+"""What a login of PostgreSQL may not read, according to the catalogue, which every login may read."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _DAYS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31')"
 _RANGES = ("range", "multirange")
 _FINITE = "`infinity`, and years before 1 or past 9999, stop the batch"
 MICROS = "(extract(epoch FROM {c}) * 1000000)::bigint"
-# Whole seconds and microseconds apart: slower, and exact where extract() gives a float.
+# Takes seconds and microseconds apart, which is slower, but exact although extract() gives a float there.
 MICROS_BEFORE_14 = (
     "(extract(epoch FROM date_trunc('second', {c}))::bigint * 1000000"
     " + extract(microseconds FROM {c})::bigint % 1000000)"
@@ -30,11 +30,12 @@ _KNOWN = frozenset(
         *(f"{kind}{word}" for kind in ("int4", "int8", "num", "ts", "tstz", "date") for word in _RANGES),
     )
 )
-"""Types that every server has; what is shown by another name is somebody's own, or goes by an id."""
+"""Types that every server has. Other names are users' own types, or types whose values are ids (`reg…`)."""
 
 
 def _declare(native: Native) -> str:
-    """Without a precision, so that a source may change its own; but a fixed length is what the type means."""
+    """The type that a target declares: without a precision, so that the source may change its own, but with
+    the length of `bit` and `character`, which is part of the type. Empty for a type that is not known."""
     bare = _SIZE.sub("", native.full)
     if bare.removesuffix("[]") not in _KNOWN:
         return ""
@@ -131,7 +132,7 @@ RULES = Rules(
 
 
 def rules_of(version: int) -> Rules:
-    """The rules for a server by its number, such as 150018."""
+    """The rules for a server of this version, such as 150018."""
     if version >= 140000:
         return RULES
     older = (

@@ -1,4 +1,4 @@
-"""Snowflake: one session in UTC that only reads. Names are always quoted, and are those of the catalogue."""
+"""Snowflake: one session in UTC that only reads. Names are always quoted, and spelled as in the catalogue."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ class SnowflakeDialect:
         described = self._named(f"DESCRIBE TABLE {self.name(table)}")
         columns = tuple(_native(row) for row in described if row["kind"] == "COLUMN")
         primary = self._primary_key(table)
-        # Any other table only declares its keys: nothing keeps a second row out.
+        # Only a hybrid table enforces its key; any other accepts a second row with the same one.
         enforced = found[0][0] == "YES"
         uniques = (Unique(primary, primary=True),) if enforced and primary else ()
-        # There are no indexes to miss.
+        # Snowflake has no indexes, so every column counts as indexed.
         names = frozenset(column.name for column in columns)
         return Catalogue(
-            columns, uniques, names, f"{self.identity()}#{table}", primary, notes=_unordered(described)
+            columns, uniques, names, f"{self.identity()}#{table}", primary, notes=_note_unordered(described)
         )
 
     def _primary_key(self, table: TableName) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class SnowflakeDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
         ((clock,),) = self.rows(f"SELECT {MARK} TO_VARCHAR(SYSDATE(), 'YYYY-MM-DD HH24:MI:SS.FF6')")
         lowest, highest, zone = self._offsets
         return Moment(
@@ -248,8 +248,8 @@ class SnowflakeDialect:
         close(self._connection)
 
     def _read_offsets(self) -> Offsets:
-        """Of the account's own zone: in a column without one CURRENT_TIMESTAMP has its digits, unless a
-        session says otherwise."""
+        """The offsets of the account's zone: in it CURRENT_TIMESTAMP fills a column without a zone, unless a
+        session sets another."""
         try:
             found = self._named("SHOW PARAMETERS LIKE 'TIMEZONE' IN ACCOUNT")
         except SourceUnreachable:
@@ -259,7 +259,7 @@ class SnowflakeDialect:
         return offsets_of(next((str(row["value"]) for row in found if row.get("key") == "TIMEZONE"), None))
 
     def _named(self, sql: str) -> list[dict[str, Any]]:
-        """Rows by the names of their columns, in lower case: DESCRIBE and SHOW get more of them with time."""
+        """Rows as dicts by the columns' names in lower case: DESCRIBE and SHOW get more columns with time."""
         names, rows = self._ask(sql)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -274,7 +274,7 @@ class SnowflakeDialect:
 
 
 def offsets_of(name: str | None) -> Offsets:
-    """The lowest and highest offset from UTC within a year, and the name, which is empty for no zone."""
+    """The lowest and highest offset from UTC within a year, and the zone's name, empty if it is unknown."""
     try:
         zone = ZoneInfo(name or "")
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -297,7 +297,7 @@ def _native(row: dict[str, Any]) -> Native:
     return Native(str(row["name"]), kind, declared, row["null?"] != "N", precision, scale)
 
 
-def _unordered(described: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def _note_unordered(described: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(
         f"{row['name']} takes its numbers in no order (NOORDER): as a cursor it can grow out of order"
         for row in described

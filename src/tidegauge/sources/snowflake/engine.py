@@ -19,7 +19,7 @@ def quote(name: str) -> str:
 
 
 def literal(value: Value) -> str:
-    """A timestamp has nine digits there, unless a precision is said."""
+    """SQL for a value. A type for timestamps without a precision has nine digits, so none is cut off."""
     text = value.text
     match value.kind:
         case ValueKind.INT | ValueKind.DECIMAL:
@@ -48,7 +48,7 @@ def table_name(table: TableName) -> str:
 
 
 def _full_name(database: Database, table: TableName) -> str:
-    # As the connection has it, which folds what is not quoted; so does a statement.
+    # The database is not quoted, as in the connection: Snowflake folds its case in both.
     return f"{database.database}.{table_name(table)}" if database.database else table_name(table)
 
 
@@ -67,7 +67,7 @@ def _column_way(column: SourceColumn) -> ColumnWay | None:
     if size is None:
         return None
     if size[1]:
-        # As text: as numbers the connector would give floats, unless it is told otherwise.
+        # As text, because the connector gives decimals as floats by default.
         return ColumnWay(f"TO_VARCHAR({column.select})", "digits", column.guard is not None)
     return ColumnWay(column.select, "whole", column.guard is not None)
 

@@ -14,7 +14,7 @@ _MISSING = ("42S02", "02000")
 
 
 def connect(database: Database) -> Any:
-    """A connection of the connector's own, in UTC. Raises SourceUnreachable or RuntimeMissing."""
+    """A connection of Snowflake's connector, in UTC. Raises SourceUnreachable or RuntimeMissing."""
     connector = import_connector()
     wanted = snowflake_login(database)
     wanted["session_parameters"] = {

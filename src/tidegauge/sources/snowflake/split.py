@@ -1,5 +1,5 @@
-"""Rows of a Snowflake table, as the connector's Arrow: by a statement of a task's own or, of many rows, by
-parts of one result that wait at the server.
+"""Rows of a Snowflake table, as the connector's Arrow: each task runs a statement of its own or, for many
+rows, fetches a part of a result that waits at the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TASKS = 32
-"""Parts of one result at most: there can be thousands of pieces."""
+"""The most parts of all results together: a result can have thousands of pieces."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SnowflakeSplit:
             yield from _read(self.pieces(connection), self.source_table, self.ways)
 
     def pieces(self, connection: Any) -> list[Any]:
-        """The statement's result, in the connector's own pieces. It outlives the connection by hours."""
+        """Run the statement; its result, in the connector's own pieces, outlives the connection by hours."""
         try:
             cursor = connection.cursor()
             cursor.execute(self.select)
@@ -73,7 +73,7 @@ def spread(splits: tuple[Split, ...]) -> tuple[Split, ...]:
 
 
 def _deal(pieces: Sequence[Any], parts: int) -> list[tuple[Any, ...]]:
-    """In as many parts as there are pieces, or as wanted; neighbours stay together."""
+    """Cut the pieces into up to `parts` parts; neighbours stay together."""
     count = max(1, min(parts, len(pieces)))
     edges = [len(pieces) * number // count for number in range(count + 1)]
     return [tuple(pieces[start:end]) for start, end in pairwise(edges)]
@@ -88,7 +88,7 @@ def _read(
         except TidegaugeError:
             raise
         except Exception as error:
-            # Not its text: the address of the piece may stand in it.
+            # Without the error's text, which may hold the address of the piece.
             raise SourceUnreachable(
                 f"{source_table.table}: a part of the result could not be fetched from Snowflake"
                 f" ({type(error).__name__})",

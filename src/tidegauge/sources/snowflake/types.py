@@ -14,7 +14,7 @@ _STAMP = "YYYY-MM-DD HH24:MI:SS.FF9"
 
 
 def _is_fine(native: Native) -> bool:
-    """Finer than microseconds."""
+    """Whether a timestamp can be finer than microseconds."""
     return native.scale is None or native.scale > 6
 
 

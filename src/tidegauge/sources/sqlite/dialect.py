@@ -152,9 +152,10 @@ class SqliteDialect:
         )
 
     def _indexes(self, table: str) -> Iterator[tuple[list[Any], bool]]:
-        """The columns of each index over all rows that begins with a column, and whether it is unique.
+        """The columns of each index, and whether it is unique; without partial indexes and those that begin
+        with an expression.
 
-        `table` is a literal. None stands for an expression.
+        `table` is an SQL literal. Of the columns, None stands for an expression.
         """
         for index, unique, partial in self.rows(
             f'SELECT {MARK} name, "unique", partial FROM pragma_index_list({table})'
@@ -185,7 +186,7 @@ class SqliteDialect:
         if native.type in ("real", "floa", "doub"):
             return None
         if kind is None:
-            # The declared type does not say; what is there does. An empty table has no order to get wrong.
+            # The declared type does not tell the kind, but the values do. In an empty table any kind will do.
             found = self.rows(
                 f"SELECT {MARK} DISTINCT typeof(o) FROM (SELECT {sql} AS o FROM {self.name(table)}"
                 f" WHERE {sql} IS NOT NULL LIMIT {_SAMPLE})"
@@ -204,7 +205,7 @@ class SqliteDialect:
             f" WHERE {ordered.order} IS NOT NULL LIMIT {_SAMPLE})"
         )
         dated = any(word in native.full.lower() for word in ("date", "time"))
-        # Also what only begins like a date is meant as one; a notation without order is refused later.
+        # A text that only begins like a date counts as one; `notation` refuses those without an order later.
         seen = any(pattern.startswith("0000-00-00") for (pattern,) in patterns)
         return "timestamp" if seen or dated else "value"
 
@@ -240,7 +241,7 @@ class SqliteDialect:
             )
         return notation
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it always is
+    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
         ((text,),) = self.rows(f"SELECT {MARK} strftime('%Y-%m-%d %H:%M:%f', 'now')")
         return Moment(datetime.fromisoformat(text), serial=True)
 
@@ -267,7 +268,7 @@ def _native(row: tuple[Any, ...], primary: tuple[str, ...]) -> Native:
 
 
 def _affinity(declared: str) -> str:
-    """SQLite's own rules, by the words inside the declared type."""
+    """The first of SQLite's words for types inside the declared type, else `numeric`; empty for no type."""
     lowered = declared.lower()
     for word in ("int", "char", "clob", "text", "blob", "real", "floa", "doub", "bool"):
         if word in lowered:
@@ -276,12 +277,12 @@ def _affinity(declared: str) -> str:
 
 
 def _is_rowid(declared: str, primary: tuple[str, ...], column: str) -> bool:
-    """An INTEGER PRIMARY KEY is the row's number and never NULL; any other primary key of SQLite may be."""
+    """Whether the column is the INTEGER PRIMARY KEY, which is never NULL; any other key of SQLite may be."""
     return declared.upper() == "INTEGER" and primary == (column,)
 
 
 def _pattern_of(sql: str) -> str:
-    """The text with every digit made 0, but for a zone's offset, which has to be seen."""
+    """SQL for the text with every digit replaced by 0, except in a zone's offset, which has to stay."""
 
     def zeros(part: str) -> str:
         return reduce(lambda inner, digit: f"replace({inner}, '{digit}', '0')", "123456789", part)

@@ -17,11 +17,11 @@ from tidegauge.sources.jdbc_address import ROWS_AT_ONCE
 from tidegauge.sources.sqlite.types import RULES
 
 UNTYPED = "column without a type"
-"""As people are told of a column that is declared with none."""
+"""What people read as the type of a column that is declared without one."""
 
 
 def uri(path: Path) -> str:
-    """The file as SQLite's own address, whatever characters its name has."""
+    """The read-only SQLite URI of a file, whatever characters its name has."""
     return f"file:{percent(str(path))}?mode=ro"
 
 
@@ -38,7 +38,7 @@ def literal(value: Value) -> str:
         case (
             ValueKind.DECIMAL | ValueKind.DATE | ValueKind.TIMESTAMP | ValueKind.TIMESTAMPTZ | ValueKind.TEXT
         ):
-            # As bytes: nothing in a text can end the literal, and a NUL in it counts.
+            # As hexadecimal digits: no text can end the literal, and a NUL in it is kept.
             return f"CAST(X'{value.text.encode().hex()}' AS TEXT)"
 
 
@@ -46,7 +46,7 @@ def table_name(table: TableName) -> str:
     return quote(table.table)
 
 
-def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - every session is in it
+def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - a session has one database
     name = literal(Value(ValueKind.TEXT, table.table))
     return f"SELECT name, coalesce(nullif(type, ''), '{UNTYPED}') FROM pragma_table_xinfo({name})"
 

@@ -1,12 +1,12 @@
 """SQLite files that stay open for a moment after a split was read from them.
 
-Why: whoever opens a file reads first what all its tables look like. Where each of many tables is read by
+Why: opening a file begins with reading the definitions of all its tables. If each of many tables is read by
 itself, that grows with the square of their number.
 Gain: 4 ms of processor time for each table of a file that has 1,000; the more tables, the more.
-Switch: `TIDEGAUGE_KEEP_FILES_OPEN=off` in the environment closes each at once.
+Switch: `TIDEGAUGE_KEEP_FILES_OPEN=off` in the environment closes each file at once.
 
-Nothing is kept of what is in the file: without a statement under way a connection holds no lock, and the next
-statement sees what is there then. A file that was put in the place of another is opened anew.
+No content is kept: without a running statement a connection holds no lock, and the next statement sees the
+file as it is then. If another file was put in its place, that one is opened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidegauge.sources.sqlite.engine import uri
 from tidegauge.storage.kept_open import LINGER, may_stay_open
 
 _WAIT = 30.0
-"""Seconds for which a writer may hold the file."""
+"""Seconds to wait for a writer that has locked the file."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _IdleFile:
 
 
 _AGE = LINGER
-"""Seconds after which one that nobody uses is closed."""
+"""Seconds after which an unused file is closed."""
 _guard = threading.Lock()
 _idle: list[_IdleFile] = []
 _watching = False
@@ -45,7 +45,7 @@ _watching = False
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for reading alone, which gives text as bytes. Raises sqlite3's own errors."""
+    """A read-only connection, which gives text as bytes. Raises sqlite3's own errors."""
     identity = _identify(path)
     connection = _take(path, identity) or _open(path)
     try:
@@ -62,17 +62,17 @@ def _open(path: Path) -> sqlite3.Connection:
         uri=True,
         timeout=_WAIT,
         isolation_level=None,
-        # The rows may be taken by another thread, as DuckDB does.
+        # Another thread may fetch the rows, as DuckDB does.
         check_same_thread=False,
     )
-    # As the bytes it is kept in, so that text that is not UTF-8 is found with its column.
+    # Text as bytes, so that the error for text that is not UTF-8 can name its column.
     connection.text_factory = bytes
     add_functions(connection)
     return connection
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """Which file it is that has this name now."""
+    """Device and inode of the file that is at this path now; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -102,7 +102,7 @@ def _keep(path: Path, identity: tuple[int, int] | None, connection: sqlite3.Conn
 
 
 def _watch() -> None:
-    """Close what nobody has used for a moment, until there is nothing left."""
+    """Close files that nobody has used for a moment, until none is open."""
     global _watching
     while _watching:
         time.sleep(LINGER)
@@ -115,7 +115,7 @@ def _watch() -> None:
 
 
 def _forget() -> None:
-    """In a process that was forked: what is open belongs to the other."""
+    """In a forked process: forget the open files, which belong to its parent."""
     global _guard, _watching
     _guard, _watching = threading.Lock(), False
     _idle.clear()

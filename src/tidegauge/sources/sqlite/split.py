@@ -53,7 +53,7 @@ class SqliteSplit:
         layout = self.source_table.layout
         values = list(zip(*rows, strict=True))
         count = len(self.source_table.columns)
-        # Before anything is converted: a value of another kind than declared is NULL, and the guard names it.
+        # Before anything is converted: a value of another kind than declared is NULL, and its guard is set.
         guards = values[count] if len(values) > count else ()
         bad = next((place for place, number in enumerate(guards) if number is not None), None)
         start = 0 if bad is None else bad
