@@ -82,11 +82,11 @@ def main(arguments: Sequence[str]) -> int:
             options.tables or many_tables.TABLES, options.rows or many_tables.ROWS
         ),
     }
-    # A trial is shown and not kept, unless a place for it is named.
+    # A trial is only printed, unless `--results` names a folder for it.
     trial = options.rows or options.tables
     folder: Path | None = options.results or (None if trial else FOLDER)
-    command = _typed(options)
-    # As an installed package has it, also where Python is told to leave no bytecode behind.
+    command = _format_command(options)
+    # An installed package has bytecode; compile it also where Python is told to write none.
     compileall.compile_dir(Path(tidegauge.__file__).parent, quiet=2)
     found: list[Result] = []
     for part in options.only or PARTS:
@@ -102,8 +102,8 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if any(one.met is False for one in found) else 0
 
 
-def _typed(options: argparse.Namespace) -> str:
-    """The command as anybody could type it: without the place where one machine keeps its results."""
+def _format_command(options: argparse.Namespace) -> str:
+    """Make the command line to show with the results, without `--results`, which is a path of one machine."""
     words = ["python -m bench", *(f"--only {part}" for part in options.only or ())]
     if options.rows:
         words.append(f"--rows {options.rows}")

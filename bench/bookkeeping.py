@@ -1,4 +1,4 @@
-"""What the ledger costs a run: every call of one flow with ten batches, besides what the disk takes."""
+"""What the ledger costs a run: all calls for one flow with ten batches, minus as many bare commits."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tidegauge.model.state import State
 
 BATCHES = 10
 BUDGET = 20.0
-"""Milliseconds besides the disk's own, on SQLite."""
+"""Milliseconds that the calls may take on SQLite, minus the time of the bare commits."""
 _TIMES = 25
 _LEASE = timedelta(seconds=60)
 
 
 def measure() -> list[Result]:
     with stores() as found:
-        return [_measured(store) for store in found]
+        return [_measure_one(store) for store in found]
 
 
-def _measured(store: Store) -> Result:
-    pairs, commits = _pairs(store)
+def _measure_one(store: Store) -> Result:
+    pairs, commits = _measure_pairs(store)
     besides, whole = 1000 * pairs.median_difference, 1000 * pairs.median_ours
     on_sqlite = store.name == "sqlite"
     return Result(
@@ -48,14 +48,14 @@ def _measured(store: Store) -> Result:
     )
 
 
-def _pairs(store: Store) -> tuple[Pairs, int]:
-    """Seconds of the calls, and of as many commits of one small row by the driver alone."""
+def _measure_pairs(store: Store) -> tuple[Pairs, int]:
+    """Time the calls against as many bare commits of one small row; also return how many commits."""
     place, empty = store.place(), store.place()
     with open_ledger(place.address, create=True) as ledger, empty.bare() as bare:
         run(bare, "CREATE TABLE bare (n INTEGER NOT NULL)", "INSERT INTO bare VALUES (0)")
         begin = "BEGIN IMMEDIATE" if store.name == "sqlite" else "BEGIN"
         with counted() as commits:
-            _one_flow(ledger, "counted")
+            _time_one_flow(ledger, "counted")
             wanted = commits[0]
 
         def theirs(_: int) -> float:
@@ -65,12 +65,12 @@ def _pairs(store: Store) -> tuple[Pairs, int]:
                     run(bare, begin, "UPDATE bare SET n = n + 1", "COMMIT")
             return watch.seconds
 
-        pairs = in_turns(_TIMES, lambda turn: _one_flow(ledger, f"flow {turn}"), theirs, warm_up=3)
+        pairs = in_turns(_TIMES, lambda turn: _time_one_flow(ledger, f"flow {turn}"), theirs, warm_up=3)
         return pairs, wanted
 
 
-def _one_flow(ledger: Ledger, flow: str) -> float:
-    """The calls of `engine.run` for one flow, in its order, with nothing between them."""
+def _time_one_flow(ledger: Ledger, flow: str) -> float:
+    """Make the ledger calls that a run makes for one flow, in the same order; return their seconds."""
     drafted = draft(flow, batches=BATCHES)
     watch = Stopwatch()
     with watch.running():
@@ -89,7 +89,7 @@ def _one_flow(ledger: Ledger, flow: str) -> float:
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """How many commits SQLAlchemy makes in the meantime."""
+    """Count the commits that SQLAlchemy makes inside the `with` block."""
     commits = [0]
 
     def seen(_: Connection) -> None:

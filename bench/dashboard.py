@@ -16,7 +16,7 @@ from bench.startup import EVENTS, FLOWS, PROJECT, make_past
 
 _TIMES = 20
 _START, _PAGE = 1.0, 0.1
-"""The seconds that each may take."""
+"""Budgets in seconds: for the start until the first page, and for each page."""
 _PAGES = {
     "flows": "/",
     "flows, one searched for": "/?text=0777",
@@ -35,7 +35,7 @@ def measure() -> list[Result]:
         folder = Path(name)
         (folder / "tidegauge.yml").write_text(PROJECT)
         make_past(folder / "ledger.db")
-        starts = [_start_once(folder) for _ in range(6)][1:]  # the first has to compile what it imports
+        starts = [_start_once(folder) for _ in range(6)][1:]  # the first start compiles its modules
         server, port, _ = _start(folder)
         try:
             pages = {title: _ask_often(port, path) for title, path in _PAGES.items()}

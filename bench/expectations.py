@@ -1,4 +1,4 @@
-"""A flow with expectations against the same flow without; both in one Spark, turn by turn."""
+"""A flow with expectations against the same flow without them; both in one Spark, in turns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODES = {"append": "mode: append", "merge": "mode: merge, key: id"}
 
 
 def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
-    """Each turn brings so many new rows. The flows take them one after the other, each as often first."""
+    """Each turn adds `rows` new rows and runs the flows one after the other, in rotating order."""
     spark = open_session(SparkSettings(None, {}), [Needs.DELTA])
     found: list[Result] = []
     for mode, output in _MODES.items():
@@ -59,7 +59,7 @@ def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
 
 
 def _write(folder: Path, output: str) -> tuple[str, ...]:
-    """The flows."""
+    """Write the project file and return the names of its flows."""
     flows = {"plain": "", "passed": f", expect: {_PASSED}", "aside": f", expect: {_SET_ASIDE}"}
     (folder / "tidegauge.yml").write_text(
         "pipeline: bench\nflows:\n"

@@ -1,4 +1,4 @@
-"""MariaDB tables into Parquet: all of `tidegauge run`, against plain Spark and against the server itself."""
+"""MariaDB tables into Parquet: a whole `tidegauge run`, against plain Spark, dlt and the server itself."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from bench.result import Result
 ROWS = 2_000_000
 TIMES = 3
 COLD, DLT, BULK, GROWTH = 0.45, 1.15, 1.3, 1.3
-"""What may be taken of plain Spark's time, of dlt's, of the server's own export, and of a table a tenth the
-size."""
+"""Goals as shares of a time: plain Spark's, dlt's, that of the server's own export, and that of the same
+change on a table a tenth the size."""
 _INCREMENT_SECONDS, _TABLES_SECONDS = 0.3, 4.0
 _MEMORY = 1.5e9
 _INCREMENT = 100
-"""The table grows by one row in this many."""
+"""An increment adds one row for each this many rows of the table."""
 _TABLES = 20
 _TABLE_ROWS = 1000
 _LARGE = 5
-"""How many times as many rows the memory is measured with."""
+"""Memory is measured with this many times the rows."""
 _SERVER = ("--innodb-buffer-pool-size=1G", "--default-time-zone=+00:00", "--secure-file-priv=")
 _PROJECT = """
 pipeline: bench
@@ -52,12 +52,11 @@ sync:
 @dataclass(frozen=True)
 class Took:
     wall: float
-    """The whole process."""
+    """Seconds of the whole process."""
     work: float
-    """Without the start of Python; without that of Spark only where it is warm."""
+    """Seconds without the start of Python; the start of Spark counts unless the process is warm."""
     cpu: float
-    """What processors spent on the work, in Python, Java and the server: steadier than a clock on a busy
-    machine."""
+    """Processor seconds of Python, Java and the server: steadier than elapsed time on a busy machine."""
     facts: dict[str, Any]
 
 
@@ -91,7 +90,7 @@ class _Bench:
         self._store = f"mariadb {version}"
 
     def cold(self, rows: int, times: int) -> list[Result]:
-        """From nothing, with a project of its own for each turn."""
+        """Measure a first run in a new process, with a new project each turn."""
         a: list[Took] = []
         b: list[Took] = []
         c: list[Took] = []
@@ -99,10 +98,10 @@ class _Bench:
         if other is None:
             sys.stderr.write("  without dlt: BENCH_DLT names no Python that has it\n")
         for turn in range(times):
-            a.append(self._once(self._project(f"cold-{turn}"), rows))
+            a.append(self._run_once(self._project(f"cold-{turn}"), rows))
             b.append(self._plain(rows))
             if other is not None:
-                c.append(self._dlt(other, rows))
+                c.append(self._run_dlt(other, rows))
         name = f"{rows:,} rows × {orders.COLUMNS} columns, MariaDB to Parquet"
         against = "plain Spark JDBC, one partition, same fetch size and driver options"
         return [
@@ -119,21 +118,21 @@ class _Bench:
         ]
 
     def bulk(self, rows: int, times: int) -> list[Result]:
-        """The same in a session that has done it once: as one table of many meets it."""
-        with self._steady(self._project("bulk")) as again:
+        """Measure the first run of a new project in a warm process, as for one table of many."""
+        with self._start_steady(self._project("bulk")) as again:
             a: list[Took] = []
             b: list[Took] = []
             for turn in range(times):
                 a.append(again(self._project(f"bulk-{turn}"), rows))
-                b.append(self._export(turn))
+                b.append(self._run_export(turn))
         name = f"{rows:,} rows × {orders.COLUMNS} columns, MariaDB to Parquet, in a warm session"
         against = "the server's own SELECT … INTO OUTFILE"
         return [self._result(name, BULK, against, a, b, lambda took: took.work)]
 
     def increment(self, rows: int, times: int) -> list[Result]:
-        """What comes after a whole run, turn by turn, into the same lake."""
+        """Measure runs that move only new rows, in a warm process."""
         project = self._project("increment")
-        with self._steady(project) as again:
+        with self._start_steady(project) as again:
             taken = []
             for _ in range(times + 1):
                 orders.add(self._server, self.database, rows)
@@ -143,16 +142,16 @@ class _Bench:
         return [self._budget(name, _INCREMENT_SECONDS, taken[1:])]
 
     def growth(self, rows: int, times: int) -> list[Result]:
-        """The same change on a table ten times as large."""
+        """Measure the same change on this table and on one a tenth the size."""
         small = self._server.create_database()
         orders.fill(self._server, small, rows // 10)
         change = max(rows // _INCREMENT, 1)
         large_project = self._project("large")
         small_project = self._project("small", database=small)
-        with self._steady(large_project) as large, self._steady(small_project) as tiny:
+        with self._start_steady(large_project) as large, self._start_steady(small_project) as tiny:
             a: list[Took] = []
             b: list[Took] = []
-            for _ in range(3 * times + 1):  # a tenth of a second is at the mercy of whatever else goes on
+            for _ in range(3 * times + 1):  # runs this short vary much with the load of the machine
                 for database in (self.database, small):
                     orders.add(self._server, database, change)
                 self._wait(change)
@@ -168,7 +167,7 @@ class _Bench:
         for name in names:
             orders.fill(self._server, database, _TABLE_ROWS, table=name)
         project = self._project("tables", database=database, tables=", ".join(names))
-        with self._steady(project) as again:
+        with self._start_steady(project) as again:
             taken = []
             for _ in range(times + 1):
                 for name in names:
@@ -179,7 +178,7 @@ class _Bench:
         return [self._budget(name, _TABLES_SECONDS, taken[1:])]
 
     def memory(self) -> list[Result]:
-        took = self._once(self._project("memory"), None)
+        took = self._run_once(self._project("memory"), None)
         return [
             Result(
                 name=f"{took.facts['rows']:,} rows × {orders.COLUMNS} columns, memory of all processes",
@@ -229,7 +228,7 @@ class _Bench:
         allowed = [Took(budget, budget, budget, {}) for _ in taken]
         return self._result(name, 1.0, f"the budget of {budget:g} s", taken, allowed, lambda took: took.work)
 
-    def _once(self, project: Path, rows: int | None) -> Took:
+    def _run_once(self, project: Path, rows: int | None) -> Took:
         took = self._child("once", project)
         if rows is not None and took.facts["rows"] != rows:
             raise AssertionError(f"ours moved {took.facts['rows']} rows of {rows}")
@@ -238,7 +237,7 @@ class _Bench:
     def _plain(self, rows: int) -> Took:
         target = self._folder / "plain"
         shutil.rmtree(target, ignore_errors=True)
-        # As anybody has it, without the archive that we make.
+        # Without the class-data archive that Tidegauge makes, because plain Spark has none.
         took = self._child(
             "plain", self._project("plain-project"), str(target), TIDEGAUGE_CLASS_ARCHIVE="off"
         )
@@ -247,7 +246,7 @@ class _Bench:
             raise AssertionError(f"plain Spark moved {found} rows of {rows}")
         return took
 
-    def _dlt(self, python: str, rows: int) -> Took:
+    def _run_dlt(self, python: str, rows: int) -> Took:
         server, target = self._server, self._folder / "dlt"
         shutil.rmtree(target, ignore_errors=True)
         login = f"{server.user}:{quote(PASSWORD, safe='')}@{server.host}:{server.port}"
@@ -262,12 +261,12 @@ class _Bench:
         wall, facts = time.perf_counter() - began, json.loads(ran.stdout.splitlines()[-1])
         if facts["rows"] != rows:
             raise AssertionError(f"dlt moved {facts['rows']} rows of {rows}")
-        return self._took("dlt", {**facts, "work": wall}, wall, served)
+        return self._make_took("dlt", {**facts, "work": wall}, wall, served)
 
-    def _export(self, turn: int) -> Took:
-        """The server alone, on one core, into a file of its own."""
+    def _run_export(self, turn: int) -> Took:
+        """Measure the server's own export into a file, on one core."""
         with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as folder:
-            Path(folder).chmod(0o777)  # the server is another user
+            Path(folder).chmod(0o777)  # the server runs as another user
             with self._server.connect(self.database) as connection, connection.cursor() as cursor:
                 began, spent = time.perf_counter(), processor_seconds(self._server.pid)
                 cursor.execute(f"SELECT * FROM {orders.TABLE} INTO OUTFILE '{folder}/{turn}'")
@@ -308,11 +307,11 @@ class _Bench:
         if child.returncode:
             raise AssertionError(f"{how} ended with {child.returncode}")
         facts = {**json.loads(said.splitlines()[-1]), "peak": peak.bytes, "parts": peak.parts}
-        return self._took(how, facts, wall, served)
+        return self._make_took(how, facts, wall, served)
 
     @contextmanager
-    def _steady(self, project: Path) -> Iterator[Callable[[Path, int], Took]]:
-        """A process that has done the project once, to do one whenever it is called."""
+    def _start_steady(self, project: Path) -> Iterator[Callable[[Path, int], Took]]:
+        """Start a process that runs the project once; yield a function that measures further runs in it."""
         child = self._start("steady", str(project))
         assert child.stdin is not None
         assert child.stdout is not None
@@ -327,7 +326,7 @@ class _Bench:
             facts = json.loads(said.readline())
             if facts["rows"] != rows:
                 raise AssertionError(f"ours moved {facts['rows']} rows of {rows}")
-            return self._took("again", facts, time.perf_counter() - began, served)
+            return self._make_took("again", facts, time.perf_counter() - began, served)
 
         try:
             yield again
@@ -335,13 +334,13 @@ class _Bench:
             written.close()
             child.wait(60)
 
-    def _took(self, how: str, facts: dict[str, Any], wall: float, served: float) -> Took:
+    def _make_took(self, how: str, facts: dict[str, Any], wall: float, served: float) -> Took:
         work, cpu = facts["work"], facts["cpu"] + processor_seconds(self._server.pid) - served
         sys.stderr.write(f"  {how}: {work:.2f} s of work, {cpu:.2f} s of processors, {wall:.1f} s in all\n")
         return Took(wall, work, cpu, facts)
 
     def _wait(self, rows: int) -> None:
-        """Past the rows' own moments, the last of which is a few milliseconds after the first."""
+        """Wait until the new rows' timestamps, which differ by some milliseconds, are in the past."""
         time.sleep(1 + rows / 1_000_000)
 
 

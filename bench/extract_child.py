@@ -1,10 +1,10 @@
-"""Extractions in a process of their own: `python -m bench.extract_child HOW PROJECT [TARGET]`.
+"""Extractions in a separate process: `python -m bench.extract_child HOW PROJECT [TARGET]`.
 
-HOW is `once` (one run from nothing, as the command does it), `steady` (one run that is not measured, then one
-for each line on standard input) or `plain` (Spark's JDBC reader and writer, and nothing of ours).
+HOW is `once` (one run, as the command does it), `steady` (one run that is not measured, then one
+for each line on standard input) or `plain` (only Spark's JDBC reader and Parquet writer).
 
-Prints one JSON document for each measured run: the seconds of the work, those that processors spent on it,
-and what the run reported.
+Prints one JSON document for each measured run: its seconds (`work`), its processor seconds (`cpu`), and what
+it reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegauge.spark.session import open_session
 
 
 class Steps:
-    """How long each step of the protocol took, all batches together; `survey` is what comes before them."""
+    """The seconds of each step, summed over all batches; `survey` is the time before the first step."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -66,7 +66,7 @@ def ours(project: Project) -> dict[str, Any]:
 
 
 def plain(project: Project, target: str) -> dict[str, Any]:
-    """What one would type: one query, the same driver, options and fetch size, one partition."""
+    """Move the table with plain Spark: one query, same driver, options and fetch size, one partition."""
     database = project.connections["app"]
     assert isinstance(database, Database)
     spark = open_session(project.spark, {Needs.JDBC})
@@ -78,7 +78,7 @@ def plain(project: Project, target: str) -> dict[str, Any]:
 
 
 def measured(work: Callable[[], dict[str, Any]], *, from_nothing: bool = False) -> None:
-    """`from_nothing`: what processors have spent on Python's start and imports counts too."""
+    """Measure `work` and print it; `from_nothing` adds the processor time of Python's start and imports."""
     began, spent = time.perf_counter(), 0.0 if from_nothing else _cpu()
     facts = work()
     took = {"work": time.perf_counter() - began, "cpu": _cpu() - spent}
@@ -87,7 +87,7 @@ def measured(work: Callable[[], dict[str, Any]], *, from_nothing: bool = False) 
 
 
 def _cpu() -> float:
-    """Of this process and all that it has started: Java, Python workers, and those that have ended."""
+    """Processor seconds of this process and its children, running or ended: Java and Python workers."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(processor_seconds(pid) for pid in tree(_OURSELVES)) + ended.ru_utime + ended.ru_stime
 

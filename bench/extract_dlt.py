@@ -1,7 +1,7 @@
-"""The same table into Parquet by dlt with connectorx, in an environment of dlt's own.
+"""The table of `bench.extract` into Parquet by dlt with connectorx, in a separate Python environment.
 
-`PYTHON bench/extract_dlt.py ADDRESS TABLE TARGET`: ADDRESS is SQLAlchemy's, TARGET a new folder.
-Prints one JSON document: the rows that arrived, and the seconds that processors spent.
+`PYTHON bench/extract_dlt.py ADDRESS TABLE TARGET`: ADDRESS is an SQLAlchemy URL, TARGET a new folder.
+Prints one JSON document: the rows that arrived, and the processor seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far behind MariaDB's clock the bound is while others write, against the start of the oldest of them."""
+"""How far the bound is behind MariaDB's clock while others write, against the oldest transaction's start."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TABLE = (
 
 def measure() -> list[Result]:
     with start_mariadb() as server:
-        return [_measured(server, length) for length in _MILLISECONDS]
+        return [_measure_one(server, length) for length in _MILLISECONDS]
 
 
-def _measured(server: MariaDB, milliseconds: int) -> Result:
+def _measure_one(server: MariaDB, milliseconds: int) -> Result:
     name = server.create_database()
     database = Database(
         "app",
@@ -50,7 +50,7 @@ def _measured(server: MariaDB, milliseconds: int) -> Result:
         cursor.execute(_TABLE)
         with _writers(server, name, milliseconds / 1000):
             for _ in range(_TIMES):
-                # A new source each time, as every process has one.
+                # A new source each time, because each process opens a new one.
                 source = open_source(database)
                 source_table = source.describe(TableName(name, "t"), options)
                 cursor.execute(
@@ -63,7 +63,7 @@ def _measured(server: MariaDB, milliseconds: int) -> Result:
                     survey = source.survey(source_table, None, 10**9, None)
                 source.close()
                 took.append(watch.seconds)
-                # Whole seconds, so one less.
+                # `trx_started` has whole seconds, so the bound is taken one second earlier.
                 starts.append((oldest or 0) / 1e6 + 1)
                 if survey.upto is not None:
                     reached = datetime.fromisoformat(survey.upto.cursor.text).replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Flows between Delta tables, against plain PySpark that does the same with no ledger; all in one Spark."""
+"""Flows between Delta tables, against plain PySpark that does the same without a ledger; all in one Spark."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ class _Bench:
         ]
 
     def grow(self, rows: int, times: int) -> list[Result]:
-        """Rows that are all new, by a key that leaves no file out: each has to be looked for, for another row
-        may have it."""
+        """Merge only new rows, by a key whose values are spread over all files, so that the search for
+        existing rows can skip no file."""
         source, plain = self._path("grow_source"), self._path("grow_plain")
         self._make(source, self._rows(0, rows))
         project = self._project("grow", {"grow": (source, "key: title")})
@@ -174,7 +174,7 @@ class _Bench:
         ours, reference = [], []
         for turn in range(2):
             for number in range(FLOWS):
-                # Half of the rows are there already, and get another word.
+                # Half of the keys are there already and get another word.
                 put(number, (turn + 1) * IN_EACH // 2)
             ours.append(self._run(project))
             began = time.perf_counter()
@@ -247,7 +247,7 @@ class _Bench:
         return folder / "tidegauge.yml"
 
     def _run(self, project: Path, *, state: str = "SUCCESS") -> float:
-        """As `tidegauge run` does it, in this process: project file, ledger, logs and all."""
+        """Run the project in this process as `tidegauge run` does, project file and all; return seconds."""
         began = time.perf_counter()
         loaded = load_project(project)
         report = run(loaded, RunOptions(parallel=_SIDE_BY_SIDE), tell=lambda _: None, stop=threading.Event())
@@ -257,7 +257,7 @@ class _Bench:
         return seconds
 
     def _check(self, plain: str, ours: str) -> None:
-        """A race that the wrong rows won would mean nothing."""
+        """Check that both sides made the same rows; without that the times would mean nothing."""
         one, other = (self._spark.read.format("delta").load(path) for path in (plain, ours))
         columns = sorted(one.columns)
         assert one.select(columns).exceptAll(other.select(columns)).isEmpty()
@@ -268,7 +268,7 @@ class _Bench:
 
 
 def _split(columns: str) -> Sequence[str]:
-    """At the commas between expressions, not at those inside them."""
+    """Split at the commas between expressions, not at those inside parentheses."""
     found, depth, last = [], 0, 0
     for place, letter in enumerate(columns):
         depth += {"(": 1, ")": -1}.get(letter, 0)

@@ -1,4 +1,4 @@
-"""One changed row through flows between small Delta tables: what a person waits for who changes and runs."""
+"""One changed row through flows between small Delta tables: how long a developer waits for a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FLOWS = {
         "customer_id",
     ),
 }
-"""Inputs, SQL and key of each."""
+"""Inputs, SQL and key of each flow."""
 _GOALS = {("clean",): 10.0, tuple(FLOWS): 18.0}
 _WARM = 4.0
 _REAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -62,7 +62,7 @@ class _Taken:
 
 
 def measure(*, times: int = TIMES) -> list[Result]:
-    # A Java that its command leaves behind becomes ours, so that its processor time is counted.
+    # This process adopts a Java that outlives its command, so that its processor time is counted.
     ctypes.CDLL(None).prctl(_REAPER, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         return _Small(Path(name)).measure(times)
@@ -76,7 +76,7 @@ class _Small:
 
     def measure(self, times: int) -> list[Result]:
         self._make()
-        self._cold(self._program)
+        self._run_cold(self._program)
         self._plain("--make")
         found: list[Result] = []
         for flows, goal in _GOALS.items():
@@ -84,7 +84,9 @@ class _Small:
             ours, plain = _Taken(), _Taken()
             for _ in range(times):
                 self._change()
-                self._cold([*self._program, *(word for flow in flows for word in ("--select", flow))], ours)
+                self._run_cold(
+                    [*self._program, *(word for flow in flows for word in ("--select", flow))], ours
+                )
                 self._plain(*flows, taken=plain)
             found.append(
                 ours.result(f"{count}, cold", goal, 1.0, f"the goal of {goal:g} s, from nothing to the end")
@@ -97,16 +99,16 @@ class _Small:
                     "plain PySpark from nothing: read the feed, MERGE, one after the other",
                 )
             )
-        # What the first turns left out for the others.
-        self._cold(self._program)
+        # Run the flows that the turns with one flow left behind.
+        self._run_cold(self._program)
         self._plain("--check")
-        return [*found, self._warm(times)]
+        return [*found, self._measure_warm(times)]
 
-    def _warm(self, times: int) -> Result:
+    def _measure_warm(self, times: int) -> Result:
         file = self._folder / "tidegauge.yml"
         file.write_text(f"{file.read_text()}spark: {{keep_warm: 2m}}\n")
         del self._env["TIDEGAUGE_KEEP_WARM"]
-        self._env["TIDEGAUGE_CACHE"] = str(_own_cache(self._folder))
+        self._env["TIDEGAUGE_CACHE"] = str(_make_cache(self._folder))
         os.environ["TIDEGAUGE_CACHE"] = self._env["TIDEGAUGE_CACHE"]
         taken = _Taken()
         try:
@@ -114,14 +116,14 @@ class _Small:
                 self._change()
                 java = find_kept()
                 before = processor_seconds(java[0]["java"]) if java else 0.0
-                children = _spent()
+                children = _read_processor_seconds()
                 began = time.perf_counter()
                 self._run(self._program)
-                if turn < 2:  # one starts it, and one is the first that its Java has seen
+                if turn < 2:  # the first turn starts the Java, and the second is the first run inside it
                     continue
                 taken.seconds.append(time.perf_counter() - began)
                 java_now = processor_seconds(java[0]["java"])
-                taken.processors.append(_spent() - children + java_now - before)
+                taken.processors.append(_read_processor_seconds() - children + java_now - before)
         finally:
             self._run([self._program[0], "spark", "stop", "--force"])
         return taken.result(
@@ -161,10 +163,10 @@ class _Small:
         )
 
     def _plain(self, *words: str, taken: _Taken | None = None) -> None:
-        self._cold([sys.executable, "-m", "bench.layers_small_plain", str(self._folder), *words], taken)
+        self._run_cold([sys.executable, "-m", "bench.layers_small_plain", str(self._folder), *words], taken)
 
-    def _cold(self, command: list[str], taken: _Taken | None = None) -> None:
-        began, spent = time.perf_counter(), _spent()
+    def _run_cold(self, command: list[str], taken: _Taken | None = None) -> None:
+        began, spent = time.perf_counter(), _read_processor_seconds()
         self._run(command)
         seconds = time.perf_counter() - began
         try:
@@ -174,7 +176,7 @@ class _Small:
             pass
         if taken is not None:
             taken.seconds.append(seconds)
-            taken.processors.append(_spent() - spent)
+            taken.processors.append(_read_processor_seconds() - spent)
 
     def _run(self, command: list[str]) -> None:
         here = Path(__file__).parents[1]
@@ -185,8 +187,8 @@ class _Small:
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def _own_cache(folder: Path) -> Path:
-    """Where nobody else's warm Spark is, and all that is dear to make again is at hand."""
+def _make_cache(folder: Path) -> Path:
+    """Make a cache folder without a warm Spark in it; jars, classes and Java are links to the usual cache."""
     from tidegauge.spark.cache import cache_folder
 
     cache = folder / "cache"
@@ -196,6 +198,6 @@ def _own_cache(folder: Path) -> Path:
     return cache
 
 
-def _spent() -> float:
+def _read_processor_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

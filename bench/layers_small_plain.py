@@ -1,8 +1,8 @@
-"""What one would write in PySpark for the flows of `bench.layers_small`: a process that merges and ends.
+"""The flows of `bench.layers_small` as hand-written PySpark: one process that merges and ends.
 
     python -m bench.layers_small_plain FOLDER --make | --check | FLOW…
 
-It keeps the versions that it has read in a file, and promises nothing about them.
+The versions that were read are kept in a file, which a crash can leave behind the tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHANGED = {"clean": "orders", "placed": "clean", "by_country": "placed", "by_customer": "clean"}
-"""The input whose feed each reads."""
+"""The input whose change feed each flow reads."""
 
 
 def main(folder: Path, words: list[str]) -> None:
@@ -70,7 +70,7 @@ def _merge_all(spark: SparkSession, folder: Path, flows: list[str]) -> None:
 
 
 def _note(spark: SparkSession, folder: Path, seen: dict[str, int | None]) -> None:
-    """None: read up to what is there now."""
+    """Write the version that each flow has read; None means the newest one of its input."""
     for name, version in seen.items():
         if version is None:
             where = _path(folder, _CHANGED[name])
@@ -92,7 +92,7 @@ def _merge(spark: SparkSession, folder: Path, name: str, seen: int) -> None:
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", seen + 1)
     rows = feed.load(_path(folder, changed)).where("_change_type <> 'update_preimage'")
     if key == "id":
-        # Row by row: the feed stands for the table.
+        # The flow works row by row, so the changed rows can stand in for the table.
         rows.drop("_change_type", "_commit_version", "_commit_timestamp").createOrReplaceTempView(changed)
         result = spark.sql(sql)
     else:
@@ -108,7 +108,7 @@ def _merge(spark: SparkSession, folder: Path, name: str, seen: int) -> None:
 
 
 def _check(spark: SparkSession, folder: Path) -> None:
-    """A race that the wrong rows won would mean nothing."""
+    """Check that both sides made the same rows; without that the times would mean nothing."""
     for name in FLOWS:
         columns = _columns(spark, folder, name)
         ours = spark.read.format("delta").load(str(folder / name)).select(*columns)

@@ -1,4 +1,4 @@
-"""Parquet files of a lake into a warehouse, against what the warehouse itself does with the same rows."""
+"""Parquet files of a lake into a warehouse, against the warehouse's own bulk load of the same rows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ TIMES = 3
 GOAL_POSTGRESQL = 1.5
 GOAL_DUCKDB = 1.3
 _FILES = 2
-"""As many as an extraction with two readers makes of a batch."""
+"""As many files as an extraction with two readers writes for a batch."""
 _CHANGED = 100
-"""One row in this many changes in the increment."""
+"""The increment has one row for each this many rows of the table."""
 _TABLE = "orders"
 _FIELDS = {
     "id": "bigint",
@@ -85,13 +85,13 @@ FROM range({first}, {last}, {step}) AS numbers(n)
 def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # The server reads the rows as a user of its own.
+        folder.chmod(0o755)  # The server reads the files as another user.
         csv = _make(folder, rows)
         spark = open_session(SparkSettings(None, {}), [])
         with start_postgres(options=("max_wal_size=4GB",)) as server:
             bench = _PostgreSQL(server, folder, csv, spark)
             found = [*bench.whole(rows, times), *bench.increment(rows, times)]
-        return [*found, _duckdb(folder, rows, times)]
+        return [*found, _measure_duckdb(folder, rows, times)]
 
 
 class _PostgreSQL:
@@ -111,15 +111,15 @@ class _PostgreSQL:
         self._store = f"postgresql {version}"
 
     def whole(self, rows: int, times: int) -> list[Result]:
-        """Staging, checks, target, key and the commit's row, into a table that does not exist yet."""
+        """Measure a load into a table that does not exist yet: staging, checks, target, key and tag."""
 
         def ours(_: int) -> float:
             self._run("DROP TABLE IF EXISTS orders, tidegauge_commits", "CHECKPOINT")
-            return self._load(1, _cargo(self._folder, "whole"), rows, (rows, 0))
+            return self._load(1, _list_batch_files(self._folder, "whole"), rows, (rows, 0))
 
         def reference(_: int) -> float:
             self._run("DROP TABLE IF EXISTS reference", "CHECKPOINT", _REFERENCE)
-            took = _timed(lambda: self._run(f"COPY reference FROM '{self._csv}' (FORMAT csv)"))
+            took = _measure_seconds(lambda: self._run(f"COPY reference FROM '{self._csv}' (FORMAT csv)"))
             self._run("DROP TABLE reference")
             return took
 
@@ -129,20 +129,20 @@ class _PostgreSQL:
         return [_result(name, pairs, GOAL_POSTGRESQL, against, self._store)]
 
     def increment(self, rows: int, times: int) -> list[Result]:
-        """Changed and new rows into what the last turn of `whole` left."""
+        """Measure a merge of changed rows into the table that the last turn of `whole` made."""
         share = max(rows // _CHANGED, 2)
 
         def ours(turn: int) -> float:
             folder = f"changed-{turn}"
-            _parquet(self._folder / folder, 1, 1, rows, max(rows // (share // 2), 1), later=turn + 1)
-            cargo = _cargo(self._folder, folder)
+            _write_parquet(self._folder / folder, 1, 1, rows, max(rows // (share // 2), 1), later=turn + 1)
+            cargo = _list_batch_files(self._folder, folder)
             assert cargo.rows
             return self._load(turn + 2, cargo, cargo.rows, (0, cargo.rows))
 
         def reference(_: int) -> float:
             self._run("DROP TABLE IF EXISTS reference", _REFERENCE)
             copy = f"COPY reference FROM PROGRAM 'head -n {share // 2} {self._csv}' (FORMAT csv)"
-            return _timed(lambda: self._run(copy))
+            return _measure_seconds(lambda: self._run(copy))
 
         pairs = in_turns(times, ours, reference)
         name = f"{share // 2:,} changed rows into {rows:,}, Parquet to PostgreSQL"
@@ -151,7 +151,7 @@ class _PostgreSQL:
 
     def _load(self, seq: int, cargo: BatchRows, rows: int, wanted: tuple[int, int]) -> float:
         output = WarehouseOutput(_flow(self._database, "public"))
-        return _loaded(output, seq, cargo, lambda: self._spark, rows, wanted)
+        return _time_load(output, seq, cargo, lambda: self._spark, rows, wanted)
 
     def _run(self, *statements: str) -> list[Any]:
         with self._server.connect() as connection:
@@ -167,15 +167,15 @@ CREATE TABLE reference (id bigint PRIMARY KEY, customer_id integer, status small
 """
 
 
-def _duckdb(folder: Path, rows: int, times: int) -> Result:
+def _measure_duckdb(folder: Path, rows: int, times: int) -> Result:
     import duckdb
 
     def ours(turn: int) -> float:
         place = folder / f"ours-{turn}"
         database = Database("warehouse", Engine.DUCKDB, path=place / "dw.duckdb", schema="main")
         output = WarehouseOutput(_flow(database, "main"))
-        with kept_open():  # as the engine does for a run
-            took = _loaded(output, 1, _cargo(folder, "whole"), _no_spark, rows, (rows, 0))
+        with kept_open():  # as a run does
+            took = _time_load(output, 1, _list_batch_files(folder, "whole"), _no_spark, rows, (rows, 0))
         shutil.rmtree(place)
         return took
 
@@ -186,7 +186,7 @@ def _duckdb(folder: Path, rows: int, times: int) -> Result:
             with closing(duckdb.connect(str(place))) as connection:
                 connection.execute(f"CREATE TABLE orders AS FROM read_parquet('{folder}/whole/*.parquet')")
 
-        took = _timed(create)
+        took = _measure_seconds(create)
         place.unlink()
         return took
 
@@ -197,7 +197,7 @@ def _duckdb(folder: Path, rows: int, times: int) -> Result:
     )
 
 
-def _loaded(
+def _time_load(
     output: WarehouseOutput,
     seq: int,
     cargo: BatchRows,
@@ -205,7 +205,7 @@ def _loaded(
     rows: int,
     wanted: tuple[int, int],
 ) -> float:
-    """The seconds from the first look at the warehouse to the commit; raises if the counts are not exact."""
+    """Load one batch; return the seconds of stage and commit, and raise if the counts are not exact."""
     after = FilesPosition(seq - 1) if seq > 1 else None
     batch = Batch((Window(after, FilesPosition(seq)),))
     began = time.perf_counter()
@@ -224,7 +224,7 @@ def _flow(database: Database, schema: str) -> TableFlow:
     return TableFlow("bench", "orders/load", database, _LAYOUT.table, landing, TableOptions("updated_at"))
 
 
-def _cargo(folder: Path, name: str) -> BatchRows:
+def _list_batch_files(folder: Path, name: str) -> BatchRows:
     import pyarrow.parquet as pq
 
     lake = Lake("lake", str(folder))
@@ -237,17 +237,17 @@ def _cargo(folder: Path, name: str) -> BatchRows:
 
 
 def _make(folder: Path, rows: int) -> Path:
-    """The files, and the same rows as CSV."""
+    """Write the Parquet files, and the same rows as one CSV file; return the CSV file."""
     import duckdb
 
-    _parquet(folder / "whole", _FILES, 1, rows, 1)
+    _write_parquet(folder / "whole", _FILES, 1, rows, 1)
     csv = folder / "orders.csv"
     duckdb.sql(f"COPY (FROM read_parquet('{folder}/whole/*.parquet') ORDER BY id) TO '{csv}' (HEADER false)")
     csv.chmod(0o644)
     return csv
 
 
-def _parquet(folder: Path, files: int, first: int, last: int, step: int, *, later: int = 0) -> None:
+def _write_parquet(folder: Path, files: int, first: int, last: int, step: int, *, later: int = 0) -> None:
     import duckdb
 
     folder.mkdir()
@@ -276,7 +276,7 @@ def _result(name: str, pairs: Pairs, goal: float | None, against: str, store: st
     )
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _measure_seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""What a result has to be read with: versions, cores, memory. Nothing that names a machine or its user."""
+"""Facts needed to read a result: versions, cores, memory and load. Nothing names the machine or its user."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def machine() -> dict[str, float]:
     return {
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory / 2**30, 1),
-        # Above the number of cores, others were at work, and the figures say less.
+        # Above the number of cores, other processes were busy, and the figures are less reliable.
         "load": round(os.getloadavg()[0], 2),
     }
 
 
 def processor_seconds(pid: int) -> float:
-    """What processors have spent on a process so far, all its threads together."""
+    """Read the processor seconds that all threads of a process have used so far."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""How much memory a process and all that it started hold together."""
+"""How much memory a process and its descendants hold together."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _PAUSE = 0.1
 
 
 class Peak:
-    """Looks at a process tree again and again; `bytes` is the most that was seen at once.
+    """Samples the memory of a process tree every 0.1 s; `bytes` is the largest total of one sample.
 
-    Pages that several processes share count once, divided among them.
+    A page that several processes share counts once, divided among them.
     """
 
     def __init__(self, pid: int) -> None:
         self.bytes = 0
         self.parts: dict[str, int] = {}
-        """By program, at that moment."""
+        """Bytes of each program in that sample."""
         self._pid = pid
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -46,7 +46,7 @@ class Peak:
 
 
 def tree(pid: int) -> list[int]:
-    """The process and its descendants, as they are now."""
+    """List the ids of the process and its descendants at this moment."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

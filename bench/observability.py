@@ -1,4 +1,4 @@
-"""The observability example, day by day, against the same by hand in PySpark; both in one warm Spark."""
+"""The observability example, day by day, against hand-written PySpark; both in one warm Spark."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "003_observability"
 FIRST, WARM, DAYS = 10, 1, 3
-"""Days of the first increment, days that do not count, and days that do, one by one."""
+"""Days loaded by the first run, then days that only warm up, then days that are measured."""
 IDLE = 5
 _SIDE_BY_SIDE = 4
 _DAY, _NOTHING = 12.0, 1.5
-"""Seconds."""
+"""Budgets in seconds: for a day of new rows, and for a run with nothing new."""
 
 
 @dataclass
@@ -45,10 +45,10 @@ class _Side:
     processors: list[float] = field(default_factory=list)
 
     def time(self, work: Callable[[], None]) -> float:
-        began, spent = time.perf_counter(), _spent()
+        began, spent = time.perf_counter(), _read_processor_seconds()
         work()
         self.seconds.append(time.perf_counter() - began)
-        self.processors.append(_spent() - spent)
+        self.processors.append(_read_processor_seconds() - spent)
         return self.seconds[-1]
 
 
@@ -93,8 +93,8 @@ class _Month:
             "times": days,
             "rows_of_a_day": rows // days,
             "side_by_side": _SIDE_BY_SIDE,
-            "seconds_ours": _rounded(counted.ours),
-            "seconds_reference": _rounded(counted.reference),
+            "seconds_ours": _round_all(counted.ours),
+            "seconds_reference": _round_all(counted.reference),
         }
         by_hand = "plain PySpark by hand, table after table: bench/observability_plain.py"
         return [
@@ -127,7 +127,7 @@ class _Month:
         return rows
 
     def _run(self, states: frozenset[str] | set[str] = frozenset({"SUCCESS", "SKIPPED"})) -> None:
-        """As `tidegauge run` does it, in this process: project file, ledger, logs and all."""
+        """Run the project in this process as `tidegauge run` does: project file, ledger and logs."""
         loaded = load_project(self._folder / "tidegauge.yml")
         report = run(loaded, RunOptions(parallel=_SIDE_BY_SIDE), tell=lambda _: None, stop=threading.Event())
         wrong = [
@@ -136,7 +136,7 @@ class _Month:
         assert not wrong, wrong[:3]
 
     def _check(self) -> None:
-        """A race that the wrong rows won would mean nothing."""
+        """Check that both sides made the same rows; without that the times would mean nothing."""
         for name in GOLD:
             ours, plain = (
                 self._spark.read.format("delta").load(str(lake / name))
@@ -149,10 +149,10 @@ class _Month:
             assert other.exceptAll(one).isEmpty(), name
 
 
-def _spent() -> float:
-    """By this process and by its Java."""
+def _read_processor_seconds() -> float:
+    """Processor seconds of this process and its descendants, which include Java."""
     return sum(processor_seconds(pid) for pid in tree(os.getpid()))
 
 
-def _rounded(seconds: tuple[float, ...]) -> list[float]:
+def _round_all(seconds: tuple[float, ...]) -> list[float]:
     return [round(one, 2) for one in seconds]

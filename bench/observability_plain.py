@@ -1,8 +1,8 @@
-"""The observability example by hand: what one would write in PySpark alone, table after table.
+"""The observability example as hand-written PySpark, table after table.
 
-Bronze reads its source by a high-water mark, with a week's overlap, and merges what is new. Silver reads the
-change feed of bronze since the version it has seen. Histories are made anew for the keys that a change
-touches, facts for the days, small dimensions whole. The SQL is the example's own.
+Bronze reads its source by a high-water mark, with a week's overlap, and merges new rows. Silver reads the
+change feed of bronze since the last version read. A change rebuilds histories for the keys that it touches,
+facts for the days, and small dimensions as a whole. The SQL is that of the example.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PRICE = "cloud sku_name usage_unit"
 _PERIOD = "workspace_id job_id run_id period_start_time"
 _TASK = "workspace_id job_id run_id task_key period_start_time"
 
-# The name of a table of bronze: its source, its key and the column it is read by.
+# By the name of a bronze table: its source, its key, and its cursor column (None: read as a whole).
 _BRONZE = {
     name: (source, tuple(key.split()), cursor)
     for name, source, key, cursor in (
@@ -48,7 +48,7 @@ _BRONZE = {
     )
 }
 
-# The name of a history: its table of bronze, what the SQL calls it, its key and its order.
+# By the name of a history: its bronze table, the name for that in the SQL, its key and its order column.
 _HISTORIES = {
     name: (bronze, word, tuple(key.split()), order)
     for name, bronze, word, key, order in (
@@ -72,7 +72,7 @@ _HISTORIES = {
     )
 }
 
-# The name of a dimension: its inputs, by what the SQL calls them.
+# By the name of a dimension: its inputs, by their names in the SQL.
 _DIMENSIONS = {
     "gld_dim_workspace": {"workspaces": "slv_workspace"},
     "gld_dim_entity": {"jobs": "slv_jobs_scd", "pipelines": "slv_pipelines_scd"},
@@ -95,7 +95,7 @@ GOLD = (
 
 class PlainPipeline(PlainTables):
     _days: Sequence[int] = ()
-    """The days of `gld_fact_usage_priced_day` that this run has made anew."""
+    """The days of `gld_fact_usage_priced_day` that this run has rebuilt."""
 
     def run(self) -> None:
         self._load_state()
@@ -170,7 +170,7 @@ class PlainPipeline(PlainTables):
             self._merge(f"{name}_quarantine", wrong, key)
 
     def _build_history(self, name: str, bronze: str, word: str, key: Sequence[str], order: str) -> None:
-        """The whole history of each key that has a new record, against what is there of it."""
+        """Rebuild the whole history of each key that has a new record, and merge it into the stored one."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -205,7 +205,7 @@ class PlainPipeline(PlainTables):
     # Gold
 
     def _build_dimension(self, name: str, inputs: dict[str, str]) -> None:
-        """Small enough to be made whole."""
+        """Rebuild the whole dimension, because it is small."""
         if self._has_news(name, *inputs.values()):
             rows = self._transform(name, **{word: self._read(table) for word, table in inputs.items()})
             rows.write.format("delta").mode("overwrite").save(self._path(name))
@@ -229,7 +229,7 @@ class PlainPipeline(PlainTables):
             own = usage
             if word is not None:
                 own = usage.where(F.col("entity_type") == word).withColumnRenamed("entity_id", key[1])
-            # A version that ends differs from its end on; one that comes or goes from its beginning.
+            # An inserted or deleted version matters from its beginning; one that got an end, from there on.
             begins = F.expr("if(_change_type IN ('insert', 'delete'), valid_from, valid_to)")
             since = changes.groupBy(*key).agg(F.min(begins).alias("_since"))
             found.append(own.join(since, key).where("usage_start_time >= _since").select("date_sk"))

@@ -1,5 +1,5 @@
-"""One table into its replica in the same PostgreSQL: a run with 1,000 changed rows, from the question what is
-new to the ledger's last word, in a process that has run before; through this process and in the database."""
+"""One table into its replica in the same PostgreSQL: a run with 1,000 changed rows in a warm process, from
+the survey to the ledger's last change; once with `execute: auto`, once inside the database."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ROWS = 100_000
 CHANGED = 1_000
 TIMES = 40
 _GOALS = {"auto": 0.5, "database": 0.1}
-"""Seconds."""
+"""Processor seconds of a run, by the value of `execute`."""
 _WARM_UP = 3
 
 
 def measure(times: int = TIMES) -> list[Result]:
-    """In processor time, of this process and of the server: one of them waits for the other, so it is what a
-    run takes on a machine that has nothing else to do. `elapsed` is what it took here."""
+    """Measure processor time of this process and of the server. One waits for the other, so the sum is the
+    elapsed time on an idle machine; `elapsed` is the time on this machine."""
     with ExitStack() as stack:
         server = stack.enter_context(start_postgres())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -45,11 +45,11 @@ def measure(times: int = TIMES) -> list[Result]:
         for turn in range(_WARM_UP + times):
             _change(connection, turn)
             for way, project in projects.items():
-                before = time.process_time(), _spent_by(server.pid)
+                before = time.process_time(), _read_server_seconds(server.pid)
                 elapsed = _run(project, CHANGED)
                 if turn >= _WARM_UP:
                     found[way].add(
-                        elapsed, time.process_time() - before[0], _spent_by(server.pid) - before[1]
+                        elapsed, time.process_time() - before[0], _read_server_seconds(server.pid) - before[1]
                     )
     return [
         Result(
@@ -72,7 +72,7 @@ def measure(times: int = TIMES) -> list[Result]:
 
 @dataclass
 class _Spent:
-    """Seconds, over all turns."""
+    """Seconds of all turns: each elapsed time, and sums of processor time here and in the server."""
 
     elapsed: list[float] = field(default_factory=list)
     here: float = 0.0
@@ -84,8 +84,8 @@ class _Spent:
         self.server += server
 
 
-def _spent_by(server: int) -> float:
-    """By PostgreSQL: each connection is a process, and its time is the first one's when it has ended."""
+def _read_server_seconds(server: int) -> float:
+    """Processor seconds of PostgreSQL; those of a connection's process go to the main one when it ends."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Delta tables as one would write them by hand: read what is new since the last time, merge, replace days.
+"""Delta tables in hand-written PySpark: read the changes since the last run, merge, replace days.
 
-Versions that were seen are kept in one JSON file, written after each table; so a run that dies between a
-commit and that file does a table's work again, and the merges bear it.
+The versions that were read are kept in one JSON file, written after each table. A run that dies between a
+commit and that file repeats the table's work, and the merges are idempotent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 
 class PlainTables:
     def __init__(self, spark: SparkSession, project: Path, lake: Path) -> None:
-        """`project`: the example's folder, with its SQL and its system tables."""
+        """`project` is the example's folder with its SQL and system tables, `lake` the folder to write to."""
         self._spark, self._project, self._lake = spark.newSession(), project, lake
         for name in ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone"):
             self._spark.conf.set(name, str(spark.conf.get(name)))
@@ -46,7 +46,7 @@ class PlainTables:
         return news
 
     def _changes(self, name: str, table: str) -> DataFrame | None:
-        """What has happened to a table since this step has read it, as its change feed tells it."""
+        """Read the changes to `table` since the step `name` last read it; None if there are none."""
         from pyspark.sql import functions as F  # noqa: N812
 
         seen = self._seen.get(f"{name} < {table}")

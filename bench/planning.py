@@ -1,4 +1,4 @@
-"""What it costs to plan a thousand flows, against the driver alone writing the same rows in one commit."""
+"""What planning a thousand flows costs, against the driver alone writing the same rows in one commit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FLOWS = 1000
 GOAL = 3.0
 _TIMES = 7
 _NEW = ("flows", "plans", "watermarks", "history")
-"""The tables that planning writes to when it hears of a flow for the first time."""
+"""The tables that planning writes to when the ledger does not know a flow yet."""
 _KNOWN = ("plans", "history")
-"""And later, while where and how to read stays the same."""
+"""The tables that planning writes to for a known flow whose inputs have not changed."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What planning has put into one table."""
+    """The rows that planning wrote to one table."""
 
     table: str
     columns: list[str]
@@ -33,11 +33,11 @@ class Rows:
 
 def measure() -> list[Result]:
     with stores() as found:
-        return [_measured(store, known=known) for store in found for known in (False, True)]
+        return [_measure_one(store, known=known) for store in found for known in (False, True)]
 
 
-def _measured(store: Store, *, known: bool) -> Result:
-    """`known`: the ledger has heard of the flows before, as it has on every run but the first."""
+def _measure_one(store: Store, *, known: bool) -> Result:
+    """`known`: the ledger has the flows from an earlier plan, as in every run but the first."""
     ours, theirs = store.place(), store.place()
     open_ledger(theirs.address, create=True).close()
     with open_ledger(ours.address, create=True) as ledger, ours.bare() as reader, theirs.bare() as bare:

@@ -1,4 +1,4 @@
-"""Put the kept results into the page about performance, between its two marks."""
+"""Writes the kept results into docs/performance.md, between its two marks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ END = "<!-- results: end -->"
 
 
 def write(parts: Mapping[str, dict[str, Any]], page: Path = PAGE) -> str:
-    """The page's name. What stands outside the marks is not touched."""
+    """Rewrite the text between the page's marks and nothing else; return the file name of the page."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""What a measurement found, and the files it is kept in."""
+"""The results of measurements, and the JSON files that keep them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FOLDER = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison of one run. The goal is met when `ratio <= goal`, whatever is compared."""
+    """One measured value against a reference. The goal is met when `ratio <= goal`; lower is better."""
 
     name: str
     ours: float
     reference: float
     goal: float | None
-    """None: no goal, only worth knowing."""
+    """The largest ratio that meets the goal; None if there is no goal."""
     unit: str
     against: str
     """What the reference is, in words."""
@@ -49,7 +49,7 @@ class Result:
 
 
 def keep(folder: Path, part: str, body: Mapping[str, Any]) -> Path:
-    """Replaces what an earlier run of the same part has left."""
+    """Write the part's results to a file, replacing those of an earlier run; return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{part}.json"
     path.write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
@@ -68,5 +68,5 @@ def document(
 
 
 def kept(folder: Path) -> dict[str, dict[str, Any]]:
-    """Every part's last results, by the part's name."""
+    """Read each part's last results, by the part's name."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}

@@ -1,4 +1,4 @@
-"""What a scheduler costs: a time with nothing new, sleeping between two times, and two thousand of them."""
+"""What a scheduler costs: a tick with nothing new, the wait between ticks, and memory after 2,000 ticks."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tidegauge.spark.warm import WarmSpark
 PAIRS = 100
 TICKS = 2_000
 _FEW = 2
-"""Pairs for the two thousand ticks: what a tick leaves behind does not depend on how many there are."""
+"""Pairs in the memory measurement: memory that ticks leave behind does not depend on their number."""
 _TIMES = 10
 _IDLE = 60.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def measure(ticks: int = TICKS) -> list[Result]:
-    return [_tick("sqlite"), _tick("duckdb"), _idle(), _memory(ticks)]
+    return [_measure_tick("sqlite"), _measure_tick("duckdb"), _measure_idle(), _measure_memory(ticks)]
 
 
-def _tick(replica: str) -> Result:
-    """In processor time, which is what a tick takes on a machine that has nothing else to do: neither end of
-    these pairs is another process."""
+def _measure_tick(replica: str) -> Result:
+    """Measure processor time, which equals the elapsed time on an idle machine, because source and replica
+    are both inside this process."""
     with tempfile.TemporaryDirectory() as name:
         part = _part(Path(name), PAIRS, replica)
         first = _run(part)
@@ -60,8 +60,8 @@ def _tick(replica: str) -> Result:
     )
 
 
-def _idle() -> Result:
-    """A scheduler that has nothing to do for hours, with its health endpoint open."""
+def _measure_idle() -> Result:
+    """Measure a scheduler that waits for its next tick, with its health endpoint open."""
     with tempfile.TemporaryDirectory() as name:
         _write(Path(name), PAIRS, "every 366 days", "sqlite")
         process = subprocess.Popen(
@@ -80,7 +80,7 @@ def _idle() -> Result:
             time.sleep(_IDLE)
             used = _processor_seconds(process.pid) - before
             share = 100 * used / (time.monotonic() - began)
-            size = _resident(process.pid)
+            size = _read_resident_bytes(process.pid)
         finally:
             process.terminate()
             process.wait()
@@ -95,16 +95,16 @@ def _idle() -> Result:
     )
 
 
-def _memory(ticks: int) -> Result:
-    """Whether anything is left behind: this process after a tenth of the ticks, and after all of them."""
+def _measure_memory(ticks: int) -> Result:
+    """Measure whether ticks leak: the memory of this process after a tenth of the ticks, and after all."""
     with tempfile.TemporaryDirectory() as name:
         part = _part(Path(name), _FEW, "sqlite")
         for _ in range(ticks // 10):
             _run(part)
-        early = _resident(os.getpid())
+        early = _read_resident_bytes(os.getpid())
         for _ in range(ticks - ticks // 10):
             _run(part)
-        late = _resident(os.getpid())
+        late = _read_resident_bytes(os.getpid())
     return Result(
         name=f"memory after {ticks:,} ticks",
         ours=late / 2**20,
@@ -153,7 +153,7 @@ def _write(folder: Path, pairs: int, schedule: str, replica: str) -> None:
     )
 
 
-def _resident(pid: int) -> int:
+def _read_resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
 
 

@@ -1,4 +1,4 @@
-"""How long a person waits for the first word: whole processes, on a project with a long past."""
+"""How long a command takes as a whole process, on a project with a long history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ sync:
   - {from: app, to: lake, tables: ["*"], cursor: updated_at}
 """
 _COMMANDS = ((("--help",), 0.3), (("status",), 1.0), (("status", "--json"), 1.0))
-"""With the seconds that each may take."""
+"""Each command and its budget in seconds."""
 
 
 def measure() -> list[Result]:
@@ -51,7 +51,7 @@ def measure() -> list[Result]:
             bare = _seconds([sys.executable, "-c", "pass"], folder)
             for words, taken in runs.items():
                 seconds = _seconds([program, *words], folder)
-                if turn:  # the first has to compile what it imports
+                if turn:  # the first run compiles the modules it imports
                     taken.append(seconds)
             if turn:
                 python.append(bare)
@@ -69,7 +69,7 @@ def measure() -> list[Result]:
                     "flows": FLOWS,
                     "events": EVENTS,
                     "times": _TIMES,
-                    "heavy_imports": _heavy([program, *words], folder),
+                    "heavy_imports": _find_heavy_imports([program, *words], folder),
                 },
             )
             for words, budget in _COMMANDS
@@ -77,7 +77,7 @@ def measure() -> list[Result]:
 
 
 def make_past(path: Path, *, flows: int = FLOWS, events: int = EVENTS) -> None:
-    """A ledger in which every flow has run many times: once through the ledger's own calls, then copied."""
+    """Make a ledger in which every flow has run many times: one run by the ledger's calls, copied in SQL."""
     names = [f"shop.table_{number:04d}" for number in range(flows)]
 
     def hurry(connection: Any, _: object) -> None:
@@ -122,8 +122,8 @@ def _seconds(command: list[str], folder: Path) -> float:
     return time.perf_counter() - began
 
 
-def _heavy(command: list[str], folder: Path) -> list[str]:
-    """Libraries that the command imports though it needs none of them; Python's own list tells."""
+def _find_heavy_imports(command: list[str], folder: Path) -> list[str]:
+    """Find the heavy libraries that the command imports, from Python's import-time list; fails on pyspark."""
     done = subprocess.run(
         command,
         cwd=folder,

@@ -1,4 +1,4 @@
-"""The three stores of a ledger, with commits that really reach the disk."""
+"""Three SQL stores for a ledger, configured so that commits reach the disk."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any, Protocol
 
 from tests.support.servers import MariaDB, Postgres, start_mariadb, start_postgres
 
-# The tests' servers have durability off; the last word on a command line counts.
+# The tests' servers have durability off; the last option on a command line wins.
 _DURABLE_MARIADB = ("--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=fsync")
 _DURABLE_POSTGRES = ("fsync=on", "synchronous_commit=on", "full_page_writes=on")
 
 
 class Place(Protocol):
-    """Where one ledger is, and the driver's own connection to the same place."""
+    """A database for one ledger, and the bare driver's connection to the same database."""
 
     @property
     def address(self) -> str: ...
 
     def bare(self) -> Any:
-        """A connection of the driver alone, as durable as the ledger's; begins nothing by itself."""
+        """Open the bare driver's connection, as durable as the ledger's; begins no transaction by itself."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ class Store:
     name: str
     version: str
     mark: str
-    """What stands for a value in the driver's SQL."""
+    """The placeholder for a value in the driver's SQL."""
     _made: Any
 
     def place(self) -> Place:
-        """A new one, with nothing in it."""
+        """Make a new, empty database."""
         made: Place = self._made()
         return made
 
 
 @contextmanager
 def stores() -> Iterator[list[Store]]:
-    """SQLite in a temporary folder, PostgreSQL and MariaDB on the same disk."""
+    """Start SQLite in a temporary folder, and PostgreSQL and MariaDB on the same disk."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegauge-bench-")))
         numbers = iter(range(1000))
@@ -101,7 +101,7 @@ def _asked(server: MariaDB | Postgres, query: str) -> str:
 
 
 def run(connection: Any, *statements: str) -> None:
-    """Each statement by itself, on any of the three drivers."""
+    """Execute each statement, with any of the three drivers."""
     cursor = connection.cursor()
     for statement in statements:
         cursor.execute(statement)

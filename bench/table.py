@@ -1,4 +1,4 @@
-"""Results as lines for a person."""
+"""Results as an aligned text table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEAD = ("measured", "ours", "reference", "ratio", "goal", "")
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """Aligned text; the last column says whether the goal is met."""
+    """Make aligned text; the last column says whether the goal is met."""
     lines = [HEAD, *(cells(one) for one in results)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(HEAD))]
     return "".join(

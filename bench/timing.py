@@ -1,4 +1,4 @@
-"""Measure two things in turns, so that whatever else the machine does falls on both."""
+"""Measures two things in turns, so that other load on the machine affects both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Stopwatch:
-    """Adds up the stretches it is started for, so that preparation in between does not count."""
+    """Adds up the time inside its `with` blocks, so that preparation between them does not count."""
 
     seconds: float = field(default=0.0)
 
@@ -26,7 +26,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Seconds of ours and of the reference, turn by turn."""
+    """Seconds of ours and of the reference, one of each per turn."""
 
     ours: tuple[float, ...]
     reference: tuple[float, ...]
@@ -41,7 +41,7 @@ class Pairs:
 
     @property
     def median_difference(self) -> float:
-        """Of each turn by itself: a slow moment of the disk falls on both sides of one turn."""
+        """The median of the differences within a turn: a slow disk affects both sides of one turn."""
         return statistics.median(a - b for a, b in zip(self.ours, self.reference, strict=True))
 
 
@@ -52,7 +52,7 @@ def in_turns(
     *,
     warm_up: int = 1,
 ) -> Pairs:
-    """Each callable gets the number of its turn and answers with its seconds; warm-up turns do not count."""
+    """Call both in turns; each gets the turn's number and returns seconds. Warm-up turns do not count."""
     a: list[float] = []
     b: list[float] = []
     for turn in range(warm_up + times):

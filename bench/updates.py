@@ -1,6 +1,6 @@
-"""What one change of the ledger costs on each store, against a bare commit of about the same bytes there.
+"""What one change of the ledger costs on each store, against a bare commit of about as many bytes.
 
-On stores of documents also what planning many flows costs; `planning` does that for SQL.
+On JSON and Delta stores also what planning many flows costs; `bench.planning` measures that for SQL.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TIMES = 25
 _PLANS = 3
 _LEASE = timedelta(seconds=60)
 Bare = Callable[[Sequence[bytes]], None]
-"""Commit these documents, or one row, as durably as the ledger does."""
+"""A function that commits these documents (on SQL, one row) as durably as the ledger does."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,23 @@ class Place:
     address: str
     bare: Bare
     flows: int
-    """How many are planned at once; 0 where `planning` measures it."""
+    """How many flows are planned at once; 0 on SQL, where `bench.planning` measures it."""
 
 
 def measure() -> list[Result]:
     with _places() as places:
-        results = [_update(place) for place in places]
+        results = [_measure_update(place) for place in places]
         return results + [_plan(place) for place in places if place.flows]
 
 
-def _update(place: Place) -> Result:
+def _measure_update(place: Place) -> Result:
     with open_ledger(place.address, create=True) as ledger:
         plan = ledger.plan([draft()], owner=ME, run_id="bench")["orders"]
         claim = ledger.claim(plan, owner=ME, run_id="bench", lease=_LEASE)
         pairs = in_turns(
             _TIMES,
-            lambda _: _timed(lambda: ledger.renew(claim, _LEASE)),
-            lambda _: _timed(lambda: place.bare([_BODY])),
+            lambda _: _measure_seconds(lambda: ledger.renew(claim, _LEASE)),
+            lambda _: _measure_seconds(lambda: place.bare([_BODY])),
         )
     return Result(
         name=f"one update, {place.name}",
@@ -79,11 +79,11 @@ def _plan(place: Place) -> Result:
 
         def plan(turn: int) -> float:
             made = drafts(turn)
-            return _timed(lambda: ledger.plan(made, owner=ME, run_id="bench"))
+            return _measure_seconds(lambda: ledger.plan(made, owner=ME, run_id="bench"))
 
         def write(turn: int) -> float:
-            documents = [_document(one) for one in drafts(turn)]
-            return _timed(lambda: place.bare(documents))
+            documents = [_make_document(one) for one in drafts(turn)]
+            return _measure_seconds(lambda: place.bare(documents))
 
         pairs = in_turns(_PLANS, plan, write)
     return Result(
@@ -97,8 +97,8 @@ def _plan(place: Place) -> Result:
     )
 
 
-def _document(planned: Draft) -> bytes:
-    """What the ledger keeps of a flow that it has just planned."""
+def _make_document(planned: Draft) -> bytes:
+    """Make the document that the ledger keeps for a flow it has just planned."""
     now = datetime(2026, 1, 1)
     before = new_document(planned.pipeline, planned.flow, now)
     change, _ = plan_rules.plan(
@@ -108,7 +108,7 @@ def _document(planned: Draft) -> bytes:
     return json.dumps(stored_flow_of(apply_change(before, change, now, known=True)).body).encode()
 
 
-def _timed(work: Callable[[], Any]) -> float:
+def _measure_seconds(work: Callable[[], Any]) -> float:
     watch = Stopwatch()
     with watch.running():
         work()
@@ -121,14 +121,18 @@ def _places() -> Iterator[list[Place]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegauge-bench-")))
         s3 = stack.enter_context(start_s3())
         os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = s3.access_key, s3.secret_key
-        places = [_sql(store, stack) for store in stack.enter_context(stores())]
+        places = [_make_sql_place(store, stack) for store in stack.enter_context(stores())]
         places.append(Place("json", f"json:{folder / 'json'}", _files(folder / "bare"), 1000))
         places.append(
-            Place("delta", f"delta:{folder / 'delta'}", _delta(str(folder / "bare-delta"), {}), 1000)
+            Place(
+                "delta", f"delta:{folder / 'delta'}", _commit_delta_to(str(folder / "bare-delta"), {}), 1000
+            )
         )
         bucket = s3.create_bucket()
         at = f"?endpoint={s3.endpoint}&region={s3.region}"
-        places.append(Place("json on S3", f"json:s3a://{bucket}/json{at}", _objects(s3, bucket), 200))
+        places.append(
+            Place("json on S3", f"json:s3a://{bucket}/json{at}", _commit_objects_to(s3, bucket), 200)
+        )
         options = {
             "AWS_ENDPOINT_URL": s3.endpoint,
             "AWS_REGION": s3.region,
@@ -137,12 +141,12 @@ def _places() -> Iterator[list[Place]]:
             "AWS_ALLOW_HTTP": "true",
             "aws_conditional_put": "etag",
         }
-        bare = _delta(f"s3://{bucket}/bare-delta", options)
+        bare = _commit_delta_to(f"s3://{bucket}/bare-delta", options)
         places.append(Place("delta on S3", f"delta:s3a://{bucket}/delta{at}", bare, 200))
         yield places
 
 
-def _sql(store: Store, stack: ExitStack) -> Place:
+def _make_sql_place(store: Store, stack: ExitStack) -> Place:
     ours, theirs = store.place(), store.place()
     open_ledger(theirs.address, create=True).close()
     bare = stack.enter_context(theirs.bare())
@@ -158,7 +162,7 @@ def _sql(store: Store, stack: ExitStack) -> Place:
 
 
 _BODY = b"x" * 3000
-"""About as large as a flow's document while it has a plan of three batches."""
+"""About as many bytes as the document of a flow with a plan of three batches."""
 
 
 def _files(folder: Path) -> Bare:
@@ -179,7 +183,7 @@ def _files(folder: Path) -> Bare:
     return commit
 
 
-def _objects(s3: S3, bucket: str) -> Bare:
+def _commit_objects_to(s3: S3, bucket: str) -> Bare:
     from obstore.store import S3Store
 
     store = S3Store(
@@ -199,7 +203,7 @@ def _objects(s3: S3, bucket: str) -> Bare:
     return commit
 
 
-def _delta(location: str, options: dict[str, str]) -> Bare:
+def _commit_delta_to(location: str, options: dict[str, str]) -> Bare:
     import pyarrow as pa
     from deltalake import write_deltalake
 

@@ -1,4 +1,4 @@
-"""`verify` of two equal tables, against the count and one sum of hashes that both databases are asked for."""
+"""`verify` of two equal tables, against a count and one sum of row hashes computed by both databases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES = 3
 GOAL = 3.0
 _END = RowPosition(Value(ValueKind.TIMESTAMP, "2999-01-01 00:00:00"))
 _MEMORY = ("--innodb-buffer-pool-size=1G",)
-# The shape of `bench.orders`, but for its float, which MariaDB and PostgreSQL write in different ways.
+# The columns of `bench.orders` without the float, whose text differs between MariaDB and PostgreSQL.
 _COLUMNS = "id, customer_id, status, quantity, price, tax, sku, title, note, created_at, updated_at"
 _POSTGRESQL = """
 CREATE TABLE orders (id bigint PRIMARY KEY, customer_id integer, status smallint, quantity integer,
@@ -72,7 +72,7 @@ def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
 
 
 class _Filled:
-    """A database with the table in it, and the driver's own way to ask it for something."""
+    """A database that holds the table, and a function that runs SQL on it through the bare driver."""
 
     def __init__(self, database: Database, ask: Callable[[str], Any]) -> None:
         self.database, self._ask = database, ask

@@ -1,4 +1,4 @@
-"""Writes the pages of `docs/` that are made from the code; `--check` only says which are stale."""
+"""Writes the pages of `docs/` that are generated from the code; `--check` only lists the stale ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def states() -> str:
 
 
 def command_line() -> str:
-    """Every command's own `--help`."""
+    """Make the page with the `--help` of every command."""
     top = get_command(app)
     pages = ["# The command line\n\nThis page is printed from `--help`.\n"]
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of `docs/images/`: the dashboard over a project that it makes by itself."""
+"""Makes the pictures of `docs/images/`: the dashboard of a project that this script generates."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main() -> None:
                 for picture, (path, looks) in _PICTURES.items():
                     look_like(browser, **looks)
                     browser.get(address + path)
-                    time.sleep(0.5)  # until it says that it is live
+                    time.sleep(0.5)  # until the page shows that it is live
                     browser.execute_script("scrollTo(0, 0)")
                     browser.save_screenshot(str(IMAGES / f"{picture}.png"))
                 _preview_reset(browser, address)
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _preview_reset(browser: Chrome, address: str) -> None:
-    """Up to where somebody has to agree."""
+    """Preview a reset, up to the form that asks for a reason and agreement."""
     look_like(browser, height=520)
     browser.get(f"{address}/act?name=orders/extract&do=reset")
     browser.find_element(By.CSS_SELECTOR, "form.act button").click()
@@ -82,7 +82,7 @@ def _preview_reset(browser: Chrome, address: str) -> None:
 
 
 def _make_past(folder: Path) -> None:
-    """Runs that went well, a comparison, a reset, a table that fails, and a run that is killed."""
+    """Make a project with successful runs, a `verify`, a reset, a failing table and a killed run."""
     (folder / "tidegauge.yml").write_text(_PROJECT)
     with closing(sqlite3.connect(folder / "shop.db")) as shop:
         for table in _TABLES:
@@ -108,7 +108,7 @@ def _make_past(folder: Path) -> None:
         shop.execute("ALTER TABLE returns RENAME COLUMN updated_at TO changed_at")
         shop.commit()
     began = datetime.now(UTC)
-    time.sleep(20)  # as long as the new rows are dated over
+    time.sleep(20)  # the new rows have timestamps over as many seconds
     _add(folder, began, part=1, over=timedelta(seconds=19), without="returns")
     _run(folder, "run", "--select", "customers", "--select", "returns", "--select", "stores")
     _kill_in(folder, "order_items/extract")
@@ -131,7 +131,7 @@ def _add(
 
 
 def _run(folder: Path, *words: str) -> None:
-    """A run that fails is part of the picture."""
+    """Run a command of Tidegauge; it may fail, because failures belong in the pictures."""
     subprocess.run([*_COMMAND, *words, "--project", str(folder)], check=False)  # noqa: S603
 
 

@@ -1,4 +1,4 @@
-"""`python -m simulation`: run schedules, say what befell them. Exit 1 when an invariant is broken."""
+"""`python -m simulation`: run schedules, print what happened. Exit 1 when an invariant is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow whose callers do the work themselves: they plan, and say what they completed. It has two inputs."""
+"""A flow with two inputs whose callers do the work themselves: they plan, and report what they completed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CallerScene:
         self.desk = Desk(world, self)
 
     def ledger(self, before: FlowState, change: StateChange, who: Owner, when: datetime) -> None:
-        """An input moves by its plan's window and once only, or by hand."""
+        """Check that an input moves only by its plan's window and only once, or by an override."""
         self._checks.check(before, change, who, when)
         after = change.flow_state
         if before.override is not None and after.override is None:
@@ -115,14 +115,14 @@ class CallerProcess:
 
     def _go(self) -> None:
         try:
-            self._up_to_date()
+            self._bring_up_to_date()
             self.fault = None
         except TidegaugeError as error:
             self.fault = str(error)
         except Exception:
             self.actor.world.violated(SURPRISE, traceback.format_exc())
 
-    def _up_to_date(self) -> None:
+    def _bring_up_to_date(self) -> None:
         ledger, name = self._ledger, self.actor.name
         for _ in range(3):
             end_begun(ledger)
@@ -137,9 +137,9 @@ class CallerProcess:
                 if plan is None and not draft.batches:
                     return
             if plan is not None:
-                self._work(plan)
+                self._complete_plan(plan)
 
-    def _work(self, plan: Plan) -> None:
+    def _complete_plan(self, plan: Plan) -> None:
         ledger, owner, name, world = self._ledger, self.actor.owner, self.actor.name, self._scene.world
         if world.chance(0.5):
             [status] = ledger.status(PIPELINE, [NAME])
@@ -174,7 +174,7 @@ class CallerProcess:
 
 
 def end_begun(ledger: MemoryLedger) -> None:
-    """There is no output whose next epoch would have to be opened first."""
+    """End an override that was begun; there is no output in which to open its epoch first."""
     [status] = ledger.status(PIPELINE, [NAME])
     if status.override is not None:
         ledger.end_override(PIPELINE, NAME, epoch=status.override.epoch)

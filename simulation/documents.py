@@ -1,4 +1,4 @@
-"""A shelf in memory, under the real ledger of documents: JSON files and Delta tables have the same."""
+"""A document store in memory, under the real document ledger that JSON files and Delta tables use."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tidegauge.ledger.stored_flow import document_of
 LOGGED = "every entry of the logs is there once"
 
 
-class _Restless(DocumentLedger):
+class _ImpatientLedger(DocumentLedger):
     def _tries(self) -> Iterable[int]:
-        """Without pauses: here nobody but the seed decides who comes first."""
+        """Try again without pauses: only the seed decides who comes first."""
         yield from range(1000)
 
 
 class Cabinet:
-    """The one leaf and its logs: what all runners share."""
+    """The flow's document and its logs, which all runners share."""
 
     def __init__(self, world: World, checker: Watcher) -> None:
         self.world = world
@@ -48,7 +48,7 @@ class Cabinet:
         return document_of(self.stored_flow).flow_state if self.stored_flow else FlowState(PIPELINE, NAME)
 
     def ledger(self, actor: Actor) -> DocumentLedger:
-        return _Restless(MemoryDocumentStore(self, actor))
+        return _ImpatientLedger(MemoryDocumentStore(self, actor))
 
     def save(self, seen: StoredFlow | None, stored_flow: StoredFlow, actor: Actor) -> bool:
         if self.stored_flow is not seen:
@@ -72,7 +72,7 @@ class Cabinet:
             self.world.violated(LOGGED, f"{log}: there is a gap in {numbers}")
 
     def final(self) -> None:
-        """What the logs have and what still waits are together all there ever was."""
+        """Check that the logs and the document's pending entries together hold every entry."""
         if self.stored_flow is None:
             return
         document: FlowDocument = document_of(self.stored_flow)
@@ -83,7 +83,7 @@ class Cabinet:
                 self.world.violated(LOGGED, f"{log} ends at {last}, and {document.numbers[log]} were made")
 
     def _asked(self, before: FlowState, after: FlowState) -> datetime:
-        """When the rule was asked: a lease that was given then says so."""
+        """Find when the rule decided: a lease given by this change ends LEASE after that."""
         old, new = before.active, after.active
         if new is None or new.lease_until is None or (old and new.lease_until == old.lease_until):
             return self.world.now
@@ -91,7 +91,7 @@ class Cabinet:
 
 
 class MemoryDocumentStore:
-    """Implements Shelf for one actor."""
+    """Implements DocumentStore for one actor."""
 
     shown = "feigned"
 
@@ -125,7 +125,7 @@ class MemoryDocumentStore:
             raise _unreachable("save the leaf", fault)
         saved = cabinet.save(loaded.token, stored_flow, self._actor)
         if not saved or fault is Fault.DOUBLED:
-            raise WriterCameBetween  # a client that sent it twice is told only of the second
+            raise WriterCameBetween  # a client that sent the request twice sees only the second answer
         if fault is Fault.LOST:
             raise _unreachable("save the leaf", fault)
 
@@ -140,7 +140,7 @@ class MemoryDocumentStore:
     def show(
         self, pipeline: str, flows: Sequence[OpenFlow], logs: Sequence[str], *, whole: bool = False
     ) -> bool:
-        """Nothing hangs on it."""
+        """There are no tables for people here, and the protocol never reads them."""
         return True
 
     def numbers(self, log: str) -> GivenNumbers:

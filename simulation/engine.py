@@ -1,4 +1,4 @@
-"""A flow that the engine runs: the engine's own runner, and people who override its watermark."""
+"""A flow that Tidegauge runs: the real runner, and people who override its watermark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _OneSource(Sources):
 
 
 class _Inline(Executor):
-    """Runs what is submitted at once: there are no threads in here."""
+    """Runs submitted work immediately, because the simulation has no threads."""
 
     def submit(self, work: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
         future: Future[T] = Future()
@@ -57,7 +57,7 @@ class _Inline(Executor):
 
 
 class EngineScene:
-    """A flow that the engine runs, with a source and an output."""
+    """A flow that the real runner runs, with a source and an output."""
 
     def __init__(self, world: World, *, documents: bool = False) -> None:
         self._world = world
@@ -75,7 +75,7 @@ class EngineScene:
         return EngineProcess(self, actor)
 
     def override(self, actor: Actor) -> None:
-        """A person overrides the watermark, in the order of `engine.override`."""
+        """A person overrides the watermark, in the same order as `operations/override.py`."""
         dice = self._world.random
         kind = dice.choice(("set", "set", "reset", "undo", "undo"))
         place = dice.randint(0, self.table.top + 2) if kind == "set" else 0
@@ -142,7 +142,7 @@ class EngineProcess:
 
     @property
     def fault(self) -> str | None:
-        """Why the run did not do all there was to do."""
+        """Why the run did not do all its work; None if it did."""
         if self._error is not None or not self._reports:
             return str(self._error)
         return next((str(report.error) for report in self._reports if report.error), None)
@@ -151,7 +151,7 @@ class EngineProcess:
         self._stop.set()
 
     def beat(self, actor: Actor) -> None:
-        """One beat of the heartbeat, which its thread would give: the same claims, and turns of its own."""
+        """Renew once, as the heartbeat's thread would: the runner's claims, in turns of a separate actor."""
         heartbeat = Heartbeat(self._scene.desk.ledger(actor), LEASE)
         heartbeat._held = self._heartbeat._held
         actor.begin(heartbeat.beat)

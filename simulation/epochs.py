@@ -1,6 +1,6 @@
 """What must hold of ledger and output together, checked at every change of either.
 
-Nothing here knows of `continues`: what each epoch of the table was meant to show is remembered separately.
+The checker does not rely on `continues`: it remembers by itself what each epoch of the table should show.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Stretch = tuple[int, int]
 
 @dataclass(frozen=True)
 class EpochView:
-    """What readers are meant to see from the opening of an epoch on."""
+    """What readers should see once an epoch is open."""
 
     kept: tuple[Stretch, ...]
-    """Of earlier epochs. A set backwards shows a range again, and only that does."""
+    """Ranges that stay visible from earlier epochs. They overlap only after a set backwards."""
     start: int
-    """Where its own batches begin."""
+    """The position at which the epoch's own batches begin."""
 
     def upto(self, mark: int) -> tuple[Stretch, ...]:
         return (*self.kept, (self.start, mark)) if mark > self.start else self.kept
@@ -131,8 +131,8 @@ class Checker:
             self._world.violated(EPOCHS, f"epoch {epoch} was opened after {self._lake.newest}")
         self._check_visible(flow_state)
 
-    def _visible(self) -> tuple[tuple[Stretch, ...], int, int]:
-        """What readers see: ranges of earlier epochs; the newest epoch's batches, and their upper end."""
+    def _find_visible(self) -> tuple[tuple[Stretch, ...], int, int]:
+        """Find what readers see: ranges of earlier epochs; the last batch of the newest and its upper end."""
         lake, epoch = self._lake, self._lake.newest
         last = 0
         while (epoch, last + 1) in lake.manifests:
@@ -149,7 +149,7 @@ class Checker:
                     self._world.violated(VISIBLE, f"{before}/{upto} is continued, and is not there")
                 low = number(lake.manifests[before, 1].receipt.windows[0].after)
                 high = number(lake.manifests[before, upto].receipt.windows[0].upto)
-                if low < high:  # a table that was empty is no stretch
+                if low < high:  # an empty table adds no range
                     splits.append((low, high))
             opening = lake.openings.get(before)
         return tuple(reversed(splits)), last, end
@@ -157,7 +157,7 @@ class Checker:
     def _check_visible(self, flow_state: FlowState | None) -> None:
         assert flow_state is not None
         newest = self._lake.newest
-        kept, last, end = self._visible()
+        kept, last, end = self._find_visible()
         if newest != flow_state.epoch:
             if flow_state.override is None or flow_state.override.epoch != newest:
                 self._world.violated(EPOCHS, f"readers follow epoch {newest}, the ledger {flow_state.epoch}")
@@ -178,7 +178,7 @@ class Checker:
     # --- the end
 
     def final(self, flow_state: FlowState) -> None:
-        """After all faults have stopped and a fresh runner has run twice."""
+        """Check what must hold after all faults have stopped and a fresh runner has run twice."""
         if flow_state.override is not None or flow_state.active is not None:
             left = (
                 f"an override ({flow_state.override.kind})"
@@ -187,7 +187,7 @@ class Checker:
             )
             self._world.violated(ENDS, f"{left} is left over")
         self._check_visible(flow_state)
-        kept, last, end = self._visible()
+        kept, last, end = self._find_visible()
         splits = self._epochs[flow_state.epoch].upto(_mark(flow_state))
         seen: dict[tuple[int, int], int] = {}
         for row in self._rows(flow_state.epoch):

@@ -1,4 +1,4 @@
-"""What must hold of the ledger after every step, whatever the flow writes to."""
+"""What must hold of the ledger after every step, for any kind of output."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SURPRISE = "nothing raises what it does not promise"
 
 
 class StateChecks:
-    """Fence, holder and plan."""
+    """Checks the fence, the holder, the plan and the epoch at every change of a flow's state."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.planned: dict[tuple[int, int], tuple[Window, ...]] = {}
         """The windows of every batch that was ever planned, by epoch and number."""
         self._until: datetime = DAWN
-        """When the holder's lease ends by the store's clock, whatever the ledger was told."""
+        """When the holder's lease ends by the store's clock, computed here, not taken from the ledger."""
 
     def check(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
-        """`at` is when the rule was asked, by the store's clock."""
+        """Check one change; `at` is the time on the store's clock when the rule decided it."""
         after = change.flow_state
         if self._world.trace is not None:
-            self._world.changed(_difference(before, after))
+            self._world.changed(_describe_change(before, after))
         if after.fence < before.fence:
             self._world.violated(FENCE, f"{before.fence} → {after.fence}")
         self._check_holder(before, after, who, at)
@@ -75,7 +75,7 @@ class StateChecks:
         new = after.active
         if old is not None and (new is None or new.plan.plan_id != old.plan.plan_id):
             superseded = before.override is not None and after.override is None
-            # Its last batch may be counted in the same change.
+            # The change that ends a plan may also count its last batch as done.
             done = after.seq + 1 == old.plan.first_seq + len(old.plan.draft.batches)
             if not superseded and not done:
                 self._world.violated(
@@ -144,11 +144,11 @@ def marks_of(flow_state: FlowState) -> list[int]:
     return [number(mark.position) for mark in flow_state.marks.values()]
 
 
-def _shown(numbers: list[int]) -> str:
+def _format_numbers(numbers: list[int]) -> str:
     return " and ".join(map(str, numbers)) or "0"
 
 
-def _difference(before: FlowState, after: FlowState) -> str:
+def _describe_change(before: FlowState, after: FlowState) -> str:
     said = []
     if after.state != before.state:
         said.append(f"{before.state} → {after.state}")
@@ -157,11 +157,11 @@ def _difference(before: FlowState, after: FlowState) -> str:
     if (after.epoch, after.seq) != (before.epoch, before.seq):
         said.append(f"at {after.epoch}/{after.seq}")
     if marks_of(after) != marks_of(before):
-        said.append(f"watermark {_shown(marks_of(before))} → {_shown(marks_of(after))}")
+        said.append(f"watermark {_format_numbers(marks_of(before))} → {_format_numbers(marks_of(after))}")
     old, new = before.active, after.active
     if new is not None and (old is None or new.plan.plan_id != old.plan.plan_id):
         batches = [[number(window.upto) for window in batch.windows] for batch in new.plan.draft.batches]
-        said.append(f"{new.plan.plan_id}: batches up to {', '.join(map(_shown, batches))}")
+        said.append(f"{new.plan.plan_id}: batches up to {', '.join(map(_format_numbers, batches))}")
     if (
         new is not None
         and new.lease_until is not None

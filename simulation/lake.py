@@ -34,13 +34,13 @@ class Watcher(Protocol):
 
 
 class Lake:
-    """What is there: what all runners share."""
+    """The files, manifests and epochs of the table, which all runners share."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.checker: Watcher
         self.files: dict[str, tuple[tuple[int, int], ...]] = {}
-        """Rows, as key and position, by file."""
+        """The rows of each file, as (key, position)."""
         self.manifests: dict[tuple[int, int], Manifest] = {}
         self.openings: dict[int, tuple[Continues, str]] = {}
         self.written = 0
@@ -125,7 +125,7 @@ class MemoryOutput:
         self._ask(what)
         found = self._lake.manifests.get((tag.epoch, tag.seq))
         self._maybe_wait(what)
-        self._check_life(tag)
+        self._check_epoch_is_newest(tag)
         return found.receipt if found else None
 
     @property
@@ -137,7 +137,7 @@ class MemoryOutput:
         return "memory"
 
     def lacks(self, continues: tuple[int, int]) -> str | None:
-        raise NotImplementedError  # asked only before an override is begun, which here nobody does
+        raise NotImplementedError  # asked only by the command, before it begins an override
 
     def layout(self) -> tuple[Field, ...] | None:
         return None
@@ -148,7 +148,7 @@ class MemoryOutput:
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         fault = self._actor.turn("write rows")
         if fault is not None:
-            # Whatever became of the files, nobody knows them.
+            # Files may have been written, but no manifest names them.
             raise _unreachable("write rows", fault)
         assert isinstance(batch_data, Frame)
         lake = self._lake
@@ -162,7 +162,7 @@ class MemoryOutput:
         files = staged.files
         lake, what = self._lake, f"publish {tag.epoch}/{tag.seq}"
         fault = self._request(what)
-        self._check_life(tag)
+        self._check_epoch_is_newest(tag)
         self._maybe_wait(what)
         rows = sum(file.rows for file in files)
         ours = Manifest(
@@ -196,7 +196,7 @@ class MemoryOutput:
         if self._world.chance(self._world.middle):
             self._actor.turn(f"{what}: half done", asking=False)
 
-    def _check_life(self, tag: Tag) -> None:
+    def _check_epoch_is_newest(self, tag: Tag) -> None:
         if tag.epoch + 1 in self._lake.openings:
             self._world.tally["writer of an older epoch, refused"] += 1
             raise OutputDisagrees(

@@ -25,11 +25,11 @@ from tidegauge.model.watermark import Tally, Watermark
 
 class Watcher(Protocol):
     def ledger(self, before: FlowState, change: StateChange, who: Owner, at: datetime) -> None:
-        """`at` is when the rule was asked, by the store's clock."""
+        """Check one change; `at` is the time on the store's clock when the rule decided it."""
 
 
 class Desk:
-    """Where the book lies: what all runners share."""
+    """The flow's state in the ledger, which all runners share."""
 
     def __init__(self, world: World, checker: Watcher) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class Desk:
         return MemoryLedger(self, actor)
 
     def save(self, seen: FlowState, change: StateChange, who: Owner, at: datetime) -> bool:
-        """Compare-and-set; False when another writer came between."""
+        """Save the change if nothing was saved since `seen`; False if another writer came first."""
         if self.flow_state is not seen:
             self.world.tally["race lost, asked again"] += 1
             return False
@@ -140,8 +140,8 @@ class MemoryLedger(BaseLedger):
         return f"plan-{self._desk.plans}"
 
     def _change(self, pipeline: str, flow: str, rule: Rule, **known: Any) -> FlowState:
-        """The book as this call left it, or found it where there was nothing to change."""
-        what = _said(sys._getframe(1))
+        """Ask the rule, save its change, and return the flow's state after the call."""
+        what = _describe_call(sys._getframe(1))
         desk, actor = self._desk, self._actor
         fault = actor.turn(what)
         if fault is Fault.REFUSED:
@@ -159,7 +159,7 @@ class MemoryLedger(BaseLedger):
             if change.flow_state is seen or desk.save(seen, change, actor.owner, at):
                 if fault is not Fault.DOUBLED:
                     break
-                # The store's client sent it once more and was refused: it must look again, and finds its own.
+                # The client sent the save twice and saw the second refused: load again, find it saved.
                 fault = None
         if fault is Fault.LOST:
             raise _unreachable(what, fault)
@@ -170,8 +170,8 @@ class MemoryLedger(BaseLedger):
             self._world.changed("refused: the book has moved on")
 
 
-def _said(caller: FrameType) -> str:
-    """The ledger's call that asks for a change, in words, for the trace."""
+def _describe_call(caller: FrameType) -> str:
+    """Describe for the trace the call of the ledger that asks for a change."""
     if caller.f_code.co_name == "_step":
         assert caller.f_back is not None
         caller = caller.f_back

@@ -1,4 +1,4 @@
-"""Many schedules, on as many processes as asked for."""
+"""Runs many schedules, in one or more processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def trace(seed: int, *, documents: bool = False) -> list[str]:
-    """One line per step of a schedule; its violation, if it has one, comes last."""
+    """Return one line for each step of a schedule, with the violation or the verdict as the last line."""
     schedule = Schedule(seed, trace=True, documents=documents)
     lines = schedule.world.trace
     assert lines is not None
@@ -57,10 +57,10 @@ def simulate(
     documents: bool = False,
     tell: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
-    """`tell` hears of the outcome so far, again and again."""
+    """Run the schedule of each seed; `tell` is called with the outcome so far after each chunk."""
     began = time.monotonic()
     total = Outcome()
-    for part in _parts(seeds, jobs, documents):
+    for part in _simulate_chunks(seeds, jobs, documents):
         total.add(part)
         total.seconds = time.monotonic() - began
         if tell is not None:
@@ -71,21 +71,21 @@ def simulate(
 
 
 def first_broken(seeds: range) -> Broken | None:
-    """Stops at the first schedule that breaks."""
-    return next((broken for seed in seeds for broken in _some(range(seed, seed + 1)).broken), None)
+    """Find the first schedule that breaks an invariant; None if none does."""
+    return next((broken for seed in seeds for broken in _simulate_chunk(range(seed, seed + 1)).broken), None)
 
 
-def _parts(seeds: range, jobs: int, documents: bool) -> Iterator[Outcome]:
+def _simulate_chunks(seeds: range, jobs: int, documents: bool) -> Iterator[Outcome]:
     chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from map(partial(_some, documents=documents), chunks)
+        yield from map(partial(_simulate_chunk, documents=documents), chunks)
         return
-    # Spawned, not forked: whoever calls may have threads.
+    # Spawned, not forked: the calling process may have threads.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(partial(_some, documents=documents), chunks)
+        yield from pool.imap_unordered(partial(_simulate_chunk, documents=documents), chunks)
 
 
-def _some(seeds: range, *, documents: bool = False) -> Outcome:
+def _simulate_chunk(seeds: range, *, documents: bool = False) -> Outcome:
     outcome = Outcome()
     for seed in seeds:
         schedule = Schedule(seed, documents=documents)

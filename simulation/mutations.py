@@ -38,7 +38,7 @@ class Mutation:
     function: str
     by: object
     caught_by: str
-    """The invariant that breaks."""
+    """The invariant that this mutation must break."""
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -94,7 +94,7 @@ def _forget_failed_plan(
     return change
 
 
-def _runners_clock(ledger: MemoryLedger) -> datetime:
+def _read_runners_clock(ledger: MemoryLedger) -> datetime:
     return ledger._world.now + ledger._actor.skew
 
 
@@ -155,7 +155,7 @@ FIVE = (
     Mutation("reuse of an epoch", byhand, "begin_override", _same_epoch, EPOCHS),
     Mutation("no fence in the output", Lake, "put_if_absent", _put_always, WRITER),
     Mutation("new windows on retry", attempt_rules, "finish", _forget_failed_plan, PLAN),
-    Mutation("lease on the runner's clock", MemoryLedger, "now", _runners_clock, LEASE_HOLDS),
+    Mutation("lease on the runner's clock", MemoryLedger, "now", _read_runners_clock, LEASE_HOLDS),
 )
 
 MORE = (

@@ -1,4 +1,4 @@
-"""The one flow that is simulated, and light positions for it."""
+"""The one flow that is simulated, and cheap positions for it: numbers from 0 to 999."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POSITIONS = tuple(RowPosition(Value(ValueKind.INT, str(number))) for number in 
 
 
 def at(number: int) -> RowPosition | None:
-    """0 is the beginning."""
+    """Return the position of a number; None, the beginning, for 0."""
     return _POSITIONS[number] if number else None
 
 
@@ -44,7 +44,7 @@ def number(position: Position | None) -> int:
 class _Shape(SourceTable):
     @property
     def fingerprint(self) -> str:
-        return "fingerprint"  # spares a hash for every plan
+        return "fingerprint"  # saves computing a hash for every plan
 
 
 def _flow(batch_rows: int) -> TableFlow:
@@ -60,7 +60,7 @@ def _flow(batch_rows: int) -> TableFlow:
 
 
 FLOWS = tuple(_flow(batch_rows) for batch_rows in (1, 2, 3, 50))
-"""The same flow, as projects with other batch sizes know it."""
+"""The same flow with different batch sizes."""
 
 SHAPE: SourceTable = _Shape(
     table=FLOWS[0].table,

@@ -1,4 +1,4 @@
-"""One schedule: a seed decides who acts next, what befalls each request, and what happens around them."""
+"""One schedule: a seed decides who acts next, which faults strike, and what happens around the actors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from simulation.world import ON_PROCESS, ON_REQUEST, Actor, Fault, World
 
 _TICKS = tuple(timedelta(seconds=seconds) for seconds in (0, 0, 1, 2, 5))
 _PATIENCE = 2000
-"""Steps after the faults have stopped; a schedule that needs more never ends."""
+"""The most steps that actors may take to end once the faults have stopped."""
 _CALLERS = 0.2
-"""How many of the schedules are about callers who do the work themselves."""
+"""The share of schedules about callers who do the work themselves."""
 
 
 class Process(Protocol):
@@ -24,7 +24,7 @@ class Process(Protocol):
 
     @property
     def fault(self) -> str | None:
-        """Why it did not do all there was to do."""
+        """Why the process did not do all its work; None if it did."""
 
     def stop(self) -> None: ...
 
@@ -33,10 +33,10 @@ class Process(Protocol):
 
 class Scene(Protocol):
     def change(self) -> None:
-        """Something new at the source."""
+        """Make one change at the source."""
 
     def commit(self) -> None:
-        """Everything that was begun at the source."""
+        """Commit the open transaction at the source, if there is one."""
 
     def process(self, actor: Actor) -> Process: ...
 
@@ -48,13 +48,13 @@ class Scene(Protocol):
 
 class Schedule:
     def __init__(self, seed: int, *, trace: bool = False, documents: bool = False) -> None:
-        """`documents`: the ledger is the one that keeps documents on a shelf, and the shelf is feigned."""
+        """`documents`: use the real document ledger, on a document store in memory."""
         self.world = world = World(seed, trace=trace)
         dice = world.random
         callers = world.chance(_CALLERS) and not documents
         self._scene: Scene = CallerScene(world) if callers else EngineScene(world, documents=documents)
         self._processes: dict[Actor, Process] = {}
-        # Each schedule is dangerous in its own way: rare faults meet others only where those are rare too.
+        # Likelihoods differ from schedule to schedule, so that faults also occur alone and in every mix.
         self._most = dice.randint(1, 4)
         self._spawns = dice.randint(1, 6)
         self._overrides = dice.choice((0, 0, 1, 2, 4))
@@ -67,7 +67,7 @@ class Schedule:
         self._last: Actor | None = None
 
     def run(self) -> Counter[str]:
-        """Raises Violation."""
+        """Run the schedule and return its tally. Raises Violation."""
         world, dice = self.world, self.world.random
         try:
             for _ in range(dice.randint(0, 4)):
@@ -163,7 +163,7 @@ class Schedule:
             world.say(f"{actor.name} is asked to stop")
 
     def _settle(self) -> None:
-        """No more faults. Some are gone, others go on where they were; a fresh process runs, twice."""
+        """Stop all faults, crash some processes, let the others end, and let a fresh process run twice."""
         world, dice = self.world, self.world.random
         world.faulty = False
         world.say("--- no more faults")

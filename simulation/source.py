@@ -1,7 +1,7 @@
-"""A table that grows and changes. A row's position is new with every change, as a bumped timestamp is.
+"""A source table that grows and changes. Each change gives a row a new position, as an `updated_at` would.
 
-The clock goes on where nothing changes, and a row may be dated back: above every row that is there, and below
-the clock. Nothing holds the bound back for it.
+The clock also advances when nothing changes. A row may be dated back: to a position above every row that is
+there and not above the clock. The bound does not wait for such a row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Table:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rows: dict[int, int] = {}
-        """Position by key."""
+        """The position of each row, by key."""
         self.top = 0
         self.open: int | None = None
         """The position of a transaction that has not been committed: the bound stays below it."""
@@ -33,7 +33,7 @@ class Table:
         return self.top if self.open is None else self.open - 1
 
     def change(self) -> None:
-        """One more row, a row changed or dated back, a transaction begun or committed; or none."""
+        """Add, change or back-date one row, begin or commit one transaction, or only advance the clock."""
         dice = self.world.random.random()
         if self.open is not None and dice < 0.5:
             self.commit()
@@ -59,7 +59,7 @@ class Table:
             self.world.say(f"{'source':<22} row {len(self.rows)}: position {self.top}")
 
     def _free(self) -> list[int]:
-        """Positions above every row, which the clock has passed."""
+        """Find positions above every row that the clock has reached and no open transaction has taken."""
         newest = max(self.rows.values(), default=0)
         return [place for place in range(newest + 1, self.top + 1) if place != self.open]
 
@@ -77,7 +77,7 @@ _LAYOUT = SHAPE.layout
 
 
 class Frame(BatchRows):
-    """Lazy: rows are read when it is written."""
+    """The rows of a batch, read from the table only when the output writes them."""
 
     def __init__(self, table: Table, batch: Batch) -> None:
         super().__init__(_LAYOUT)

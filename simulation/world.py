@@ -1,4 +1,4 @@
-"""Who acts, what happens to them, and the clocks. One step of one actor at a time, as a seed decides."""
+"""The actors, their faults and the clocks. Actors take turns, step by step, as a seed decides."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 class Fault(StrEnum):
-    """What can befall a request, or who made it."""
+    """A fault that strikes a request, or the process that makes it."""
 
     CRASH = "crash"
     """The process is gone, between any two of its requests or in the middle of one."""
     PAUSE = "pause"
-    """The process sleeps, with its heartbeat, until it is woken; often past its lease."""
+    """The process and its heartbeat sleep until the schedule wakes them, often after the lease has ended."""
     REFUSED = "refused"
-    """No effect, and an error."""
+    """The request has no effect, and the sender gets an error."""
     LOST = "lost answer"
-    """The effect, and an error."""
+    """The request takes effect, and the sender gets an error."""
     LATE = "late"
-    """An error, and the effect some time later."""
+    """The sender gets an error, and the request takes effect some time later."""
     DOUBLED = "doubled"
-    """The effect, and the same request once more: at once for the ledger, some time later for the output."""
+    """The request takes effect and arrives again: at once at the ledger, later at the output."""
 
 
 ON_PROCESS = (Fault.CRASH, Fault.PAUSE)
@@ -55,12 +55,12 @@ class Actor:
         self.name = name
         self.owner: Owner = kin.owner if kin else Owner(f"{name}@{host}", host, world.count, name)
         self.kin = kin
-        """The process whose heartbeat this is; it crashes, sleeps and ends with it."""
+        """The process whose heartbeat this is; it crashes, sleeps and ends with it. None for a process."""
         self.skew = timedelta(0)
-        """How far this process's own clock is off."""
+        """How far this process's own clock is ahead of the ledger's clock."""
         self.doing = "start"
         self.asking = False
-        """Whether a request is about to be made, rather than one under way."""
+        """True before a request, which a fault may strike; False in the middle of one or in a wait."""
         self.asleep = False
         self.greenlet: greenlet | None = None
 
@@ -68,7 +68,7 @@ class Actor:
         self.greenlet = greenlet(lambda _: program())
 
     def turn(self, doing: str, *, asking: bool = True) -> Fault | None:
-        """Let others act first; what befalls the request that comes now."""
+        """Let other actors act first; return the fault that strikes this actor's next request."""
         if self.greenlet is None:
             raise GreenletExit  # a crashed process cleaning up: nothing of it reaches the world
         self.doing = doing
@@ -85,11 +85,11 @@ class World:
         """The ledger's clock."""
         self.faulty = True
         self.middle = 0.0
-        """How often others act in the middle of a call."""
+        """The likelihood that other actors act in the middle of a call."""
         self.count = 0
         self.living: list[Actor] = []
         self.later: list[tuple[str, Callable[[], None]]] = []
-        """Requests still on their way, whose sender has had an answer."""
+        """Requests, as (description, effect), that still arrive although their sender has an answer."""
         self.ended: set[Owner] = set()
         self.tally: Counter[str] = Counter()
         self.trace: list[str] | None = [] if trace else None
@@ -99,15 +99,15 @@ class World:
         return self.random.random() < likelihood
 
     def pick(self, among: Sequence[T]) -> T:
-        """As `random.choice`, in a third of its time."""
+        """Like `random.choice`, three times as fast."""
         return among[int(self.random.random() * len(among))]
 
     def is_gone(self, owner: Owner, *, seen_from: str) -> bool:
-        """As `engine.owner.is_gone`: certain only about processes of one's own host."""
+        """Like `ledger.owner.is_gone`: knows only about processes of the same host."""
         return owner.host == seen_from and owner in self.ended
 
     def violated(self, invariant: str, message: str) -> None:
-        """Kept as well as raised: the engine turns what it does not expect into a report."""
+        """Keep the violation as well as raise it: the runner turns unexpected errors into a report."""
         if self.violation is None:
             self.violation = Violation(invariant, message)
         raise self.violation
@@ -117,7 +117,7 @@ class World:
             self.trace.append(f"{(self.now - DAWN).total_seconds():7.0f}s  {line}")
 
     def changed(self, line: str) -> None:
-        """What the step at hand changed."""
+        """Add a line to the trace: what the current step changed."""
         if self.trace is not None:
             self.trace.append(f"{'':8}    → {line}")
 
@@ -128,7 +128,7 @@ class World:
         return actor
 
     def resume(self, actor: Actor, fault: Fault | None) -> None:
-        """One step of one actor; `fault` is what befalls its request."""
+        """Let one actor take one step; `fault` strikes the request that the actor makes."""
         self.tally["steps"] += 1
         if fault is not None:
             self.tally[fault] += 1

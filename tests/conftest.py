@@ -1,4 +1,4 @@
-"""Servers that many tests share; each makes its own database, bucket or ledger inside."""
+"""Servers that many tests share; each test makes its own database, bucket or ledger there."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ ON_EVERY_ENGINE = {
     "test_warehouse_crash",
     "test_written_before",
 }
-"""Contract suites that hold every engine to its whole promise in `make test`. The others show there what is
-built on that promise, on engines of each kind that cost little."""
+"""Contract suites that test every engine fully in `make test`. The others test what is built on these
+promises, in `make test` only on the fast engines of each kind."""
 CHEAP, DEAR = {"sqlite", "postgres", "postgresql"}, {"delta", "duckdb", "mariadb", "redshift", "snowflake"}
 
-# How long an example takes is the machine's affair.
+# No deadline for a single example: a busy machine may be slow.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test has the mark of its folder. `shown_on("sqlite")`: cases whose id has none of these words are
-    further ones, for `make test-long`."""
+    """Mark each test with the name of its folder. Of a test marked `shown_on("sqlite")`, mark the cases whose
+    id has none of these words as `long`, for `make test-long`."""
     shown: dict[str, bool] = {}
     on_cheap = {item.nodeid.partition("[")[0] for item in items if not CHEAP.isdisjoint(_words(item))}
     for item in items:
@@ -74,24 +74,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         shown[name] = shown.get(name, False) or not words.isdisjoint(mark.args)
         if words.isdisjoint(mark.args):
             item.add_marker("long")
-    _order(items)
+    _sort_by_file(items)
     nowhere = [name for name, somewhere in shown.items() if not somewhere]
     if nowhere and not any("[" in word for word in config.args):
         raise pytest.UsageError(f"no case has a word that `shown_on` names: {nowhere}")
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: it need not be looked through again and again for what can go."""
+    """Exclude the collected tests from garbage collection: they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    gc.unfreeze()  # else some libraries take what is left at the end for a leak
+    gc.unfreeze()  # otherwise some libraries report the objects that are left at the end as a leak
 
 
-def _order(items: list[pytest.Item]) -> None:
-    """File by file: busy ones and contract tests side by side, and at the end the quick ones."""
+def _sort_by_file(items: list[pytest.Item]) -> None:
+    """Sort by file: mix the busy folders and the contract tests, and put the quick tests last."""
     folders: dict[str, dict[Path, None]] = {}
     for item in items:
         folders.setdefault(item.path.relative_to(TESTS).parts[0], {})[item.path] = None
@@ -102,7 +102,7 @@ def _order(items: list[pytest.Item]) -> None:
 
 
 def _words(item: pytest.Item) -> set[str]:
-    """Those of a case's id; none for a test without cases."""
+    """Find the words of a case's id; none for a test without cases."""
     callspec = getattr(item, "callspec", None)
     return {callspec.id, *callspec.id.split("-")} if callspec is not None else set()
 
@@ -122,7 +122,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _forget_secrets() -> Iterator[None]:
-    """What a test calls a secret is a word like any other in the next."""
+    """Remove a test's secrets from the known ones, so that later tests' output is not masked."""
     before = {*secret._known}, {*secret._open}
     yield
     for now, then in zip((secret._known, secret._open), before, strict=True):
@@ -131,8 +131,8 @@ def _forget_secrets() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
-    """One for each test process: what is open on it is seen in all its databases, and holds bounds back; and
-    the server renews that list only when nobody has asked for a while."""
+    """One server for each test process: an open transaction is seen in all its databases and holds bounds
+    back, and the server renews its list of transactions only when nobody has asked for a while."""
     with start_mariadb() as server:
         yield server
 
@@ -155,10 +155,10 @@ def redshift(postgres: Postgres, s3: S3) -> Iterator[Redshift]:
 
 @pytest.fixture
 def fake_snowflake() -> Iterator[None]:
-    """Snowflake's connector reaches fakesnow: a DuckDB inside this process, empty at first."""
+    """Snowflake's connector reaches fakesnow, an empty DuckDB inside this process."""
     import fakesnow
 
-    # Statements that it does not know and whose effect is not seen here.
+    # Statements that fakesnow does not know and whose effect no test needs.
     idle = [r"ALTER SESSION SET LOCK_TIMEOUT", r"DROP STAGE"]
     with fakesnow.patch(nop_regexes=idle):
         yield
@@ -177,16 +177,16 @@ DOCUMENTS = ["json", "json-s3", "delta", "delta-s3"]
 
 @pytest.fixture(params=[*SQL, "json", "delta-s3"])
 def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger can be made, on each kind of store in turn; nothing is there yet.
+    """An address where a ledger can be created, on each kind of store in turn; nothing is there yet.
 
-    The same documents in the other place, a folder or S3: `document_ledger_address` and `store_address`.
+    JSON on S3 and Delta in a folder are in `document_ledger_address` and `store_address`.
     """
     return _ledger_address(request, tmp_path)
 
 
 @pytest.fixture(params=[*SQL, "json", "delta"])
 def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """As `ledger_address`, once for each kind of store: for what stands above the ledger."""
+    """Like `ledger_address`, with a single place for each kind of store: for code that only uses a ledger."""
     return _ledger_address(request, tmp_path)
 
 
@@ -219,7 +219,7 @@ def _ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def _s3_ledger(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
-    # An address holds no keys: they come by the usual AWS chain.
+    # An address holds no keys: they come from the usual AWS chain.
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)
     return f"s3a://{s3.create_bucket()}/ops/ledger?endpoint={s3.endpoint}&region={s3.region}"
@@ -232,7 +232,7 @@ def _postgres_database(postgres: Postgres) -> str:
 
 @pytest.fixture
 def _postgres_ledger(postgres: Postgres, _postgres_database: str) -> str:
-    # Emptied, not made anew: a database of PostgreSQL is three hundred files.
+    # Emptied, not created again: a new PostgreSQL database is three hundred files.
     with postgres.connect(_postgres_database) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
@@ -241,15 +241,15 @@ def _postgres_ledger(postgres: Postgres, _postgres_database: str) -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The one session of a test process, as a run opens it beside others. Commands that are tested from
-    outside open their own."""
+    """The one session of a test process, in the Java that test processes share. Commands that are tested in
+    other processes open their own."""
     join_java(**shared_java())
     return open_session(SparkSettings(), list(Needs))
 
 
 @pytest.fixture(params=["sqlite", "mysql", "postgresql", "duckdb"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A source of its own, on each database in turn."""
+    """A new, empty source database, on each engine in turn."""
     match request.param:
         case "sqlite":
             return sqlite_place(tmp_path)

@@ -1,3 +1,3 @@
-"""Fixtures of single suites."""
+"""Fixtures that only some suites use."""
 
 from tests.support.warehouses import warehouse as warehouse

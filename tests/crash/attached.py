@@ -1,4 +1,4 @@
-"""A process that uses the Spark of another: killing it costs no Java, so it can be killed often."""
+"""A process that uses the Java of another, so that killing the process often costs no new Java."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def address_of(spark: SparkSession) -> dict[str, Any]:
-    """How another process reaches the Java of this session."""
+    """Return the port and secret by which another process reaches the Java of this session."""
     java = LentJava(spark)
     return {"port": java.port, "secret": java.secret}
 
 
 def attach(port: int, secret: str) -> None:
-    """From here on `open_session` finds that Spark, as a notebook's code finds the notebook's."""
+    """Make `open_session` in this process use that Java, as code in a notebook uses the notebook's Spark."""
     join_java(port, secret)

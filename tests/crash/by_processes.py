@@ -1,4 +1,4 @@
-"""Another module's `main`, in a process for which no batch has few rows: local processes move every one.
+"""Runs another module's `main` with every batch treated as large, so that local processes move all of them.
 
 python -m tests.crash.by_processes MODULE words…
 """

@@ -1,8 +1,8 @@
-"""Runs a project's flows and kills itself, with SIGKILL, before or after the n-th time of a step.
+"""Runs a project's flows and kills itself, with SIGKILL, before or after a step happens for the n-th time.
 
 python -m tests.crash.child PROJECT before|after STEP N
 
-Without a step it runs them twice and ends by itself.
+Without a step it runs the flows twice and ends normally.
 """
 
 from __future__ import annotations

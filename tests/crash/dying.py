@@ -1,6 +1,6 @@
-"""A command that dies, with SIGKILL, or stands still, with SIGSTOP, at a call inside it.
+"""A command that kills itself with SIGKILL, or stops itself with SIGSTOP, at a function call inside it.
 
-A task of the nursery (`call`): it finds everything imported, and the Spark of the tests if it is given one.
+It runs as a task of the nursery (`call`): everything is imported, and it can be given the tests' Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Death:
-    """Before or after the n-th call of any of these, named `module:attribute`."""
+    """Kill before or after the n-th call, counted over all functions, given as `module:attribute`."""
 
     places: tuple[str, ...]
     side: str = "after"
@@ -37,7 +37,7 @@ class Death:
 
 @dataclass(frozen=True)
 class Stop:
-    """Before so many calls of each of these, in as many threads: the last to come stops the process."""
+    """Stop the process when each function has been entered so often, each time in another thread."""
 
     places: dict[str, int]
 
@@ -49,7 +49,7 @@ def start(
     *words: object,
     seconds: float = 600,
 ) -> int:
-    """The process, which runs the command of these words; `nursery.end()` answers how it ended."""
+    """Start a process that runs this command; return its id. `nursery.end()` returns how it ended."""
     given = {
         "words": [str(word) for word in words],
         "death": asdict(at) if isinstance(at, Death) else None,
@@ -105,7 +105,7 @@ def _stop_at(places: dict[str, int]) -> None:
     def stand_still() -> None:
         with quiet:
             os.kill(os.getpid(), signal.SIGSTOP)
-            # Any thread may take the signal; this one must not run on until all stand.
+            # Any thread may take the signal; this one must not run on until all threads have stopped.
             time.sleep(0.3)
 
     setattr(SqlLedger, "renew", renew_in_turn)  # noqa: B010

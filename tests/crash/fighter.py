@@ -1,9 +1,9 @@
-"""One of several processes that want the same flow, again and again, until they are ended.
+"""One of several processes that compete for the same flow again and again, until they are killed.
 
 python -m tests.crash.fighter LEDGER FOLDER NUMBER
 
 The source is the clock, in tenths of a second since the folder was made; the output is a folder of files, one
-for each batch, put there only if absent. Nothing here waits for the others except through the ledger.
+for each batch, put there only if absent. The processes coordinate only through the ledger.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def look(ledger: LedgerWriter, upto: int) -> Draft | None:
 
 
 def put(output: Path, claim: Claim, index: int) -> Receipt:
-    """As a lake does it: whole, only if absent, and what was there first is what counts."""
+    """Publish a batch as a lake does: whole and only if absent; the first one published counts."""
     plan = claim.plan
     tag, [window] = plan.tag(index), plan.draft.batches[index].windows
     target = output / f"{tag.epoch}-{tag.seq:06d}.json"

@@ -1,4 +1,4 @@
-"""Projects that end in a warehouse, and what a stranger sees in it."""
+"""Projects that write to a warehouse, and what plain SQL finds in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = tuple[int, int, str]
 
 @dataclass
 class House(Project):
-    """A project whose table `t` ends in a warehouse; `lake_text` is empty where it goes there at once."""
+    """A project that copies table `t` into a warehouse; `lake_text` is empty if there is no lake."""
 
     target: Database = field(kw_only=True)
     serial: int = 0
@@ -54,7 +54,7 @@ class House(Project):
 
     @property
     def load(self) -> str:
-        """The flow that ends in the warehouse."""
+        """The name of the flow that writes to the warehouse."""
         return f"{self.name('t')}/load" if self.lake_text else self.name("t")
 
     def make(self) -> None:
@@ -64,7 +64,7 @@ class House(Project):
         )
 
     def change(self, inserts: int, updates: int) -> None:
-        """New rows, and new versions of others, those longest unchanged first."""
+        """Insert new rows, and update the rows that were unchanged for longest."""
         inserted, updated = self.changes
         assert updates <= inserted
         keys = [*range(inserted, inserted + inserts)]
@@ -86,11 +86,11 @@ class House(Project):
         return sorted(self.target.rows("SELECT id, version, word FROM t"))
 
     def commits(self) -> list[dict[str, Any]]:
-        """Of the flow that ends in the warehouse, without the heads, in order."""
+        """Read the commit rows of the flow that writes to the warehouse, in order, without its head rows."""
         return [one for one in self._commits() if one["seq"]]
 
     def heads(self) -> list[tuple[int, int, int]]:
-        """Epoch, last batch, and whether it is over."""
+        """Read the head row of each epoch: epoch, last batch, and 1 if it is closed."""
         return [
             (one["epoch"], one["last_seq"], int(one["closed"])) for one in self._commits() if not one["seq"]
         ]
@@ -102,7 +102,7 @@ class House(Project):
         return [dict(zip(names, row, strict=True)) for row in self.target.rows(query)]
 
     def stages(self) -> list[str]:
-        """The staging tables that are there now."""
+        """List the staging tables that exist now."""
         where = "sqlite_master" if self.target.engine == "sqlite" else "information_schema.tables"
         name = "name" if self.target.engine == "sqlite" else "table_name"
         here = " AND table_schema = DATABASE()" if self.target.engine == "mysql" else ""
@@ -110,12 +110,12 @@ class House(Project):
         return sorted(name for (name,) in found)
 
     def marks(self) -> dict[str, tuple[int, int]]:
-        """By flow, epoch and last batch as the ledger counts them."""
+        """Read each flow's epoch and last batch from the ledger."""
         with open_ledger(self._ledger_address(), create=False) as ledger:
             return {mark.flow: (mark.epoch, mark.seq) for mark in ledger.watermarks("crash")}
 
     def tally(self) -> tuple[int, int]:
-        """Rows and batches of the flow that ends in the warehouse, as the ledger counts them."""
+        """Read the rows and batches of the flow that writes to the warehouse from the ledger."""
         with open_ledger(self._ledger_address(), create=False) as ledger:
             tally = ledger.tallies("crash", [self.load])[self.load]
             return tally.rows, tally.batches
@@ -144,7 +144,7 @@ def duckdb_database(file: Path) -> Database:
 
 
 def redshift_database(server: Redshift) -> Database:
-    """Looked at through the PostgreSQL that stands behind it."""
+    """Make a Redshift database; the test reads it through the PostgreSQL behind the stand-in."""
     os.environ["TG_REDSHIFT"] = server.password
     name = server.create_database()
     text = (
@@ -159,7 +159,7 @@ Build = Callable[[str, str, str], House]
 
 @pytest.fixture
 def build(tmp_path: Path, request: pytest.FixtureRequest) -> Build:
-    """A house with an empty table `t`, of source, lake (`local`, `s3` or nothing) and target."""
+    """A function that makes a house with an empty `t`, from source, lake (`local`, `s3` or "") and target."""
 
     def database(name: str, file: str) -> Database:
         match name:

@@ -1,4 +1,4 @@
-"""A command with a Java of its own, which dies together with it in the middle of its work."""
+"""A command with its own Java; the test kills both together in the middle of their work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.project import ROOT, command, until
 
 class Alone:
     def __init__(self, project: Path, *words: object) -> None:
-        # A group of its own, which its Java is born into.
+        # A new process group, which its Java joins.
         self._process = subprocess.Popen(
             command(*words, "--project", project),
             cwd=ROOT,
@@ -38,7 +38,7 @@ class Alone:
             self._process.stdout.close()
 
     def kill_when_files_come(self, folder: Path) -> None:
-        """As soon as something is written there that no commit has."""
+        """Kill as soon as there is a new file in the folder, which no commit names yet."""
         before = _files(folder)
         self._kill_when(lambda: bool(_files(folder) - before))
 
@@ -66,7 +66,7 @@ class Alone:
         until(lambda: not self._members())
 
     def _members(self) -> list[int]:
-        """The processes of the group that still live."""
+        """List the processes of the group that are still alive."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -86,7 +86,7 @@ def _name(pid: int) -> str:
 
 
 def _files(folder: Path) -> set[str]:
-    """Of rows, of changes and of deletion vectors; not the log's."""
+    """List files of rows, changes and deletion vectors, without those of the Delta log."""
     return {
         os.path.join(here, name)  # noqa: PTH118 - thousands of times
         for here, _, names in os.walk(folder)

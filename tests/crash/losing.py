@@ -1,4 +1,4 @@
-"""A proxy before a database server that loses a connection in the moment of a COMMIT."""
+"""A proxy before a database server that drops a connection at a COMMIT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """What becomes of the next COMMIT, whose answer nobody gets."""
+    """What happens to the next COMMIT, whose answer never reaches the client."""
 
     TAKEN = "the server has it"
     LOST = "it never reaches the server"
@@ -25,7 +25,7 @@ class LosingProxy:
         self._fate: Fate | None = None
         self._silent = False
         self.lost = 0
-        """How many COMMITs were."""
+        """How many COMMITs lost their answer so far."""
 
     @property
     def port(self) -> int:
@@ -46,14 +46,14 @@ class LosingProxy:
             if self._silent:
                 client.close()
                 continue
-            threading.Thread(target=self._carry, args=[client], daemon=True).start()
+            threading.Thread(target=self._forward, args=[client], daemon=True).start()
 
     def close(self) -> None:
-        # Else `accept` would not notice.
+        # Without this, `accept` would not notice that the socket is closed.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _carry(self, client: socket.socket) -> None:
+    def _forward(self, client: socket.socket) -> None:
         with client, socket.create_connection(self._server) as server:
             while True:
                 ready, _, _ = select.select([client, server], [], [], 60)
@@ -62,14 +62,14 @@ class LosingProxy:
                         data = end.recv(1 << 16)
                         if not data:
                             return
-                        if end is client and self._loses(data, server):
+                        if end is client and self._drop_commit(data, server):
                             return
                         (server if end is client else client).sendall(data)
                     except OSError:
                         return
 
-    def _loses(self, data: bytes, server: socket.socket) -> bool:
-        """PostgreSQL's message and MySQL's packet both end with the statement."""
+    def _drop_commit(self, data: bytes, server: socket.socket) -> bool:
+        """Drop the message if it is the COMMIT to lose: PostgreSQL's and MySQL's end with the statement."""
         fate = self._fate
         if fate is None or not data.rstrip(b"\0").endswith(b"COMMIT"):
             return False

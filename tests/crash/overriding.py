@@ -1,4 +1,4 @@
-"""Resets, sets or refreshes a flow and kills itself, with SIGKILL, before or after a step.
+"""Resets, sets or refreshes a flow and kills itself, with SIGKILL, before or after a step of that.
 
 python -m tests.crash.overriding PROJECT reset|refresh|TIMESTAMP before|after STEP
 """

@@ -1,8 +1,8 @@
-"""The real command, which stops itself with SIGSTOP at the n-th time of a step of the protocol.
+"""The real command, which stops itself with SIGSTOP when a step of the protocol happens for the n-th time.
 
 python -m tests.crash.pausing before|after|within STEP N tidegauge-words…
 
-`within` is for publishing into a warehouse: rows and tag are written, and nothing is committed.
+`within` is for publishing into a warehouse: rows and tag are written but not committed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
 
 def start_pausing(project: Project, side: str, step: str, times: int, *words: str) -> Forked:
-    """Answers when the process stands still at that step."""
+    """Start the command; return when the process has stopped at that step."""
     words = ("run", "--json", "--project", str(project.file), *words)
     process = own_nursery().main(side, step, times, *words, module=__name__)
     await_stop(process)
@@ -74,7 +74,7 @@ def _watch_and_stop(side: str, step: str, times: int) -> None:
         if left == 0:
             with quiet:
                 os.kill(os.getpid(), signal.SIGSTOP)
-                # Any thread may take the signal; this one must not run on until all stand.
+                # Any thread may take the signal; this one must not run on until all threads have stopped.
                 time.sleep(0.3)
 
     record = Commits.record

@@ -1,4 +1,4 @@
-"""A comparison, in a process that kills itself around the event that it leaves."""
+"""A `verify`, in a process that kills itself before or after it records its result in the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repair, in a process that kills itself at a step of it."""
+"""A repair, in a process that kills itself at one of its steps."""
 
 from __future__ import annotations
 

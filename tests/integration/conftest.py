@@ -23,9 +23,9 @@ Make = Callable[..., Project]
 
 @pytest.fixture
 def make(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Make:
-    """A project from one of the engines, asked for by name, into a local folder or a bucket.
+    """A function that makes a project from the named engine into a local folder or a bucket.
 
-    The session's Spark is there already, so the command in this process starts none."""
+    Needs the session's Spark, so that a command in this process does not start one."""
 
     def project(engine: str = "sqlite", output: str = "local") -> Project:
         database: Database

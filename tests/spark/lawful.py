@@ -1,4 +1,4 @@
-"""Generated transforms and generated changes, for the differential test of the law."""
+"""Random transforms and changes, to test that batches give the same result as a full computation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ("a", "b", "c")
 
 @dataclass(frozen=True)
 class Wanted:
-    """A transform, and what of its result is the key."""
+    """A transform, the key of its result, and which inputs move and which are pinned."""
 
     transform: str | Callable[..., Any] | None
     key: tuple[str, ...]
@@ -30,12 +30,12 @@ class Wanted:
     mode: Mode = Mode.MERGE
     partition_by: tuple[str, ...] = ()
     twins: bool = False
-    """Two rows of an input may have one id, for a while."""
+    """Whether two rows of an input may share an id for some versions."""
 
 
 @dataclass
 class World:
-    """Tables that live on: rows come, change, go and come again."""
+    """Tables whose rows are inserted, updated, deleted and inserted again."""
 
     session: SparkSession
     dice: random.Random
@@ -48,11 +48,11 @@ class World:
         return self.tables[name]
 
     def live(self, name: str) -> None:
-        """One version more; it may change nothing."""
+        """Commit one random version, which may change nothing."""
         table, dice = self.table(name), self.dice
         rows = table.rows()
         ids = [row[0] for row in rows]
-        # Mostly what is there twice goes before anything else comes.
+        # Usually delete duplicate rows before making other changes.
         twins = {id_ for id_ in ids if ids.count(id_) > 1}
         there = {row[0]: row for row in dice.sample(rows, len(rows))}
         insert: list[Row] = []
@@ -129,7 +129,7 @@ def filters(dice: random.Random) -> Wanted:
 
 
 def simple_join(dice: random.Random) -> Wanted:
-    """Up to three tables, each joined to the one before by its unique key."""
+    """Join up to three tables, each by its unique key."""
     many = dice.choice([2, 2, 3])
     text, aliases = "a", ["a"]
     for name in NAMES[1:many]:
@@ -143,7 +143,7 @@ def simple_join(dice: random.Random) -> Wanted:
 
 
 def any_join(dice: random.Random) -> Wanted:
-    """Joins of any kind by any column; the key is all their keys."""
+    """Join by any kind of join and any column; the key is the keys of all tables."""
     many = dice.choice([2, 2, 3])
     text, aliases = "a", ["a"]
     for name in NAMES[1:many]:
@@ -177,19 +177,19 @@ def full_by_key(dice: random.Random) -> Wanted:
 def aggregate(dice: random.Random) -> Wanted:
     having = dice.choice(["", "", " AND count(*) > 1", " AND sum(n) > 2", " AND max(n) IS NOT NULL"])
     if dice.random() < 0.4:
-        by, group = _grouping(dice, "t.g")
+        by, group = _make_grouping(dice, "t.g")
         text = f"SELECT {by} AS k, count(*) AS c, sum(t.n) AS s FROM a t{where(dice, 't')} GROUP BY {group}"
         return Wanted(text + having.replace("n)", "t.n)"), ("k",), ("a",))
     kind = dice.choice(["JOIN", "LEFT JOIN", "FULL JOIN", "RIGHT JOIN"])
-    by, group = _grouping(dice, dice.choice(["a.g", "a.g", "b.g", "a.r"]))
+    by, group = _make_grouping(dice, dice.choice(["a.g", "a.g", "b.g", "a.r"]))
     text = (
         f"SELECT {by} AS k, count(*) AS c, sum(b.n) AS s FROM a {kind} b ON a.r = b.id{where(dice, 'a', 'b')}"
     )
     return Wanted(f"{text} GROUP BY {group}{having.replace('n)', 'b.n)')}", ("k",), NAMES[:2])
 
 
-def _grouping(dice: random.Random, by: str) -> tuple[str, str]:
-    """A key that is never NULL when it comes out, and the GROUP BY of it up to where HAVING may go on."""
+def _make_grouping(dice: random.Random, by: str) -> tuple[str, str]:
+    """Make a key that is never NULL in the result, and its GROUP BY with a HAVING that can be extended."""
     if dice.random() < 0.5:
         return by, f"{by} HAVING {by} IS NOT NULL"
     found = f"coalesce({by}, {'-1' if by.endswith('.r') else repr('?')})"
@@ -197,7 +197,7 @@ def _grouping(dice: random.Random, by: str) -> tuple[str, str]:
 
 
 def doubled(dice: random.Random) -> Wanted:
-    """A key that is there twice for a while, by rows."""
+    """Make transforms whose result may have a key twice for some versions."""
     least = dice.randrange(3)
 
     def mapped(a: DataFrame) -> DataFrame:
@@ -237,7 +237,7 @@ def union(dice: random.Random) -> Wanted:
 
 
 def others(dice: random.Random) -> Wanted:
-    """What is mostly computed whole."""
+    """Make transforms that are mostly computed as a whole."""
     window = "row_number() OVER (PARTITION BY g ORDER BY id)"
     return dice.choice(
         [

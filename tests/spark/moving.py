@@ -1,4 +1,4 @@
-"""Tables in memory that change version by version, and what a window of them looks like to a transform."""
+"""Tables in memory that change version by version, and the windows of them that transforms read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def quick(spark: SparkSession) -> SparkSession:
-    """A sibling for tables of a few rows: nothing is compiled, and nothing is shuffled to many places."""
+    """Make a sibling session for small tables: no code generation, one shuffle partition."""
     own = spark.newSession()
     for name, value in {
         "spark.sql.shuffle.partitions": "1",
@@ -54,7 +54,7 @@ def moment(version: int) -> datetime:
 
 @dataclass
 class Table:
-    """`columns`: name and type, as pyarrow knows it."""
+    """A table with all its versions; `columns` maps names to pyarrow types."""
 
     session: SparkSession
     columns: dict[str, pa.DataType]
@@ -78,12 +78,12 @@ class Table:
         return self.latest
 
     def rows(self, version: int | None = None) -> list[Row]:
-        """As of a version."""
+        """Return the rows as of a version; None means the latest."""
         net = self.net(-1, self.latest if version is None else version)
         return [row for row, many in net for _ in range(many)]
 
     def net(self, after: int, upto: int) -> list[tuple[Row, int]]:
-        """How often each row came, or went."""
+        """Count how often each row was inserted (positive) or deleted (negative), in net."""
         count: dict[str, tuple[Row, int]] = {}
         for changes in self.versions[max(after + 1, 0) : upto + 1]:
             for kind, row in changes:
@@ -106,7 +106,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Window:
-    """One input in one batch: a `Moved`."""
+    """One input in one batch; implements `Moved`."""
 
     table: Table
     after: int
@@ -125,7 +125,7 @@ class Window:
 
     @property
     def grows(self) -> bool:
-        """As the plan would have it: by its files, where whole new rows are all that came."""
+        """Whether the window only inserts rows, so that a plan would read it by its files."""
         changes = [kind for one in self.table.versions[self.after + 1 : self.upto + 1] for kind, _ in one]
         return bool(changes) and not (self.afresh or self.raw) and set(changes) == {"insert"}
 
@@ -179,7 +179,7 @@ def delta_flow(
     file: Path | None = None,
     **output: Any,
 ) -> DeltaFlow:
-    """A flow; inputs by name move, and `DeltaInput` says otherwise."""
+    """Make a flow; an input given by name moves, one given as `DeltaInput` is as that says."""
     made: Sql | Function | None
     match transform:
         case None | Sql() | Function():
@@ -207,5 +207,5 @@ def raw(name: str) -> DeltaInput:
 
 
 def collected(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows, in an order of their own that does not matter."""
+    """Return the rows as dictionaries, in no defined order."""
     return list(frame.toArrow().to_pylist())

@@ -1,4 +1,4 @@
-"""Runs in `.schedulers`: what Databricks' bundles, Airflow and Dagster make of three files, as JSON."""
+"""Runs in `.schedulers`: prints as JSON how Databricks, Airflow and Dagster read three files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def load(file: Path) -> Any:
 
 
 def run_airflow(file: Path) -> list[str]:
-    """Its tasks, each after those that it waits for, by their own `execute`."""
+    """Execute the tasks in order of their dependencies; return their ids in that order."""
     from airflow.dag_processing.dagbag import DagBag
 
     [dag] = DagBag(dag_folder=file.parent).dags.values()
@@ -79,7 +79,7 @@ def run_airflow(file: Path) -> list[str]:
 
 
 def run_dagster(file: Path) -> dict[str, Any]:
-    """What Dagster keeps of each asset that was made, or why it was not."""
+    """Materialize the assets; return the metadata of each, or under `failed` why it failed."""
     import dagster as dg
 
     done = dg.materialize(load(file).assets, raise_on_error=False)

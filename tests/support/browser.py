@@ -1,4 +1,4 @@
-"""A real Chromium, as Debian has it, without a window."""
+"""Debian's Chromium, headless."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 AXE = Path(__file__).parents[2] / ".axe" / "axe.min.js"
-"""As `make axe` fetches it, where npm is."""
+"""The file that `make axe` fetches; missing without npm."""
 _OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -44,7 +44,7 @@ def open_browser() -> Iterator[webdriver.Chrome]:
 def look_like(
     browser: webdriver.Chrome, *, dark: bool = False, phone: bool = False, height: int = 900
 ) -> None:
-    """As the pages are seen with these settings of the viewer's."""
+    """Emulate a viewer's color scheme and screen."""
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     screen = {"width": 390, "height": 844} if phone else {"width": 1280, "height": height}
@@ -54,7 +54,7 @@ def look_like(
 
 
 def find_barriers(browser: webdriver.Chrome) -> list[str]:
-    """What axe-core finds on the page that is open: each rule, and where it is broken first."""
+    """Run axe-core on the open page; describe each broken rule and its first place."""
     browser.execute_script(AXE.read_text(encoding="utf-8"))
     found = browser.execute_async_script(
         "const done = arguments[0]; axe.run().then(found => done(found.violations.map("
@@ -64,5 +64,5 @@ def find_barriers(browser: webdriver.Chrome) -> list[str]:
 
 
 def complaints(browser: webdriver.Chrome) -> list[str]:
-    """What the console has had to say since it was last asked."""
+    """Return the console's messages since the last call."""
     return [str(entry["message"]) for entry in browser.get_log("browser")]  # type: ignore[no-untyped-call]

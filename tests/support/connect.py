@@ -1,4 +1,4 @@
-"""A Spark Connect server, so that a process that is to be killed need not start a JVM of its own."""
+"""A Spark Connect server, so that a process that is to be killed need not start its own Java."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegauge.spark.session import DELTA
 
 @contextmanager
 def start_connect(folder: Path) -> Iterator[str]:
-    """The address for `spark: {master: …}`."""
+    """Start the server; yield its address for `spark: {master: …}`."""
     port = free_port()
     home = Path(pyspark.__file__).parent
     settings = {
@@ -38,7 +38,7 @@ def start_connect(folder: Path) -> Iterator[str]:
         **DELTA,
         **haste.CONF,
     }
-    # Ends with us, so that a test run cut short leaves no server behind.
+    # The server dies with this process, so that an aborted test run leaves no server behind.
     command = ["setpriv", "--pdeathsig", "KILL", str(home / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
@@ -59,7 +59,7 @@ def start_connect(folder: Path) -> Iterator[str]:
             time.sleep(0.2)
         yield f"sc://127.0.0.1:{port}"
     finally:
-        # At once: nobody reads again what such a server has stored.
+        # SIGKILL, because nothing that the server has stored is needed again.
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
         server.wait()

@@ -1,5 +1,5 @@
-"""A TCP proxy on loopback: counts round trips, and cuts a connection at a word, before or after the server
-has heard it."""
+"""A TCP proxy on loopback that counts round trips, and cuts a connection at a given word, before or after the
+server has received it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         self.trips = 0
-        """How often a client has said something after an answer."""
+        """Round trips: how often a client has sent something after an answer."""
         self._word: bytes | None = None
         self._heard = True
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_at(self, word: bytes, *, heard: bool) -> None:
-        """Once, at the next message that holds the word. `heard`: only the server's answer is lost."""
+        """Cut once, at the next message with the word. `heard`: only the server's answer is lost."""
         self._word, self._heard = word, heard
 
     def close(self) -> None:
@@ -38,10 +38,10 @@ class Proxy:
                 server = socket.create_connection((HOST, self._server))
                 lost, answered = threading.Event(), threading.Event()
                 ends = client, server, lost, answered
-                threading.Thread(target=self._forth, args=ends, daemon=True).start()
-                threading.Thread(target=self._back, args=ends, daemon=True).start()
+                threading.Thread(target=self._forward_requests, args=ends, daemon=True).start()
+                threading.Thread(target=self._forward_answers, args=ends, daemon=True).start()
 
-    def _forth(
+    def _forward_requests(
         self, client: socket.socket, server: socket.socket, lost: threading.Event, answered: threading.Event
     ) -> None:
         with suppress(OSError):
@@ -55,24 +55,24 @@ class Proxy:
                     lost.set()
                     if self._heard:
                         server.sendall(data)
-                        server.recv(1 << 16)  # It has answered, so it is done.
+                        server.recv(1 << 16)  # The server has answered, so it has executed the request.
                     break
                 server.sendall(data)
-        _end(client, server)
+        _close_all(client, server)
 
-    def _back(
+    def _forward_answers(
         self, client: socket.socket, server: socket.socket, lost: threading.Event, answered: threading.Event
     ) -> None:
         with suppress(OSError, ValueError):
-            while data := _peek(server, lost):
+            while data := _read_answer(server, lost):
                 answered.set()
                 client.sendall(data)
         if not lost.is_set():
-            _end(client, server)
+            _close_all(client, server)
 
 
-def _peek(server: socket.socket, lost: threading.Event) -> bytes:
-    """What the server says, unless it is no longer ours to hear."""
+def _read_answer(server: socket.socket, lost: threading.Event) -> bytes:
+    """Read from the server; empty once the connection is cut."""
     while not lost.is_set():
         ready, _, _ = select.select([server], [], [], 0.02)
         if ready and not lost.is_set():
@@ -80,7 +80,7 @@ def _peek(server: socket.socket, lost: threading.Event) -> bytes:
     return b""
 
 
-def _end(*sockets: socket.socket) -> None:
+def _close_all(*sockets: socket.socket) -> None:
     for one in sockets:
         with suppress(OSError):
             one.shutdown(socket.SHUT_RDWR)

@@ -16,11 +16,11 @@ from tidegauge.model.state import State
 HOSTILE = "<script>alert(1)</script>\"'&"
 MINUTE = timedelta(minutes=1)
 GONE = Owner(this_process().actor, this_process().host, 2**22 + 1, "1")
-"""A process of this machine that is not there."""
+"""A process of this machine that does not exist any more."""
 
 
 def make_project(folder: Path) -> Path:
-    """Its ledger is where the variable says; unless a test says something else, in its folder."""
+    """Write a project whose ledger is at `$LEDGER`, by default a file in the project's folder."""
     (folder / "tidegauge.yml").write_text(
         "pipeline: shop\nledger: '${env:LEDGER}'\n"
         "connections: {app: {type: sqlite, path: shop.db}, dw: {type: duckdb, path: dw.duckdb}}\n"
@@ -30,7 +30,7 @@ def make_project(folder: Path) -> Path:
 
 
 def fill(ledger: Ledger) -> None:
-    """orders went well, items failed half-way, late is held by nobody, idle found nothing."""
+    """Let orders succeed, items fail half-way, late stay claimed by a dead process, idle find nothing new."""
     names = ("orders", "items", "late")
     plans = ledger.plan([draft(name) for name in names], owner=ME, run_id="one")
     for name, batches in (("orders", 3), ("items", 1), ("late", 1)):

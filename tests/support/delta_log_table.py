@@ -1,4 +1,4 @@
-"""Delta tables for tests of the log alone: delta-rs writes them, with our tags or without."""
+"""Delta tables for tests of the log alone; delta-rs writes them, with Tidegauge's tags or without."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegauge.outputs.delta.output import DeltaOutput
 
 
 class LogTable:
-    """A table that delta-rs writes to, with our tags or without."""
+    """A table that delta-rs writes to, with Tidegauge's tags or without."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -26,7 +26,7 @@ class LogTable:
         self.output = self.fresh()
 
     def fresh(self) -> DeltaOutput:
-        """As another process would open it."""
+        """Open the output anew, as another process would."""
         return DeltaOutput(self.delta_flow, locate=lambda: self.lake.path)
 
     def commit(self, seq: int | None = None, *, epoch: int = 0, rows: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Delta outputs for tests: a layer at a path, and batches whose change is made by hand."""
+"""Delta outputs for tests: a table at a path, and batches whose change the test gives as SQL."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def read_batch(change: Callable[[SparkSession], DeltaChange], *, little: bool = 
 
 @dataclass
 class Writer:
-    """One runner's output, and its session."""
+    """One runner's output, with a Spark session of its own."""
 
     spark: SparkSession
     delta_flow: DeltaFlow
     locate: Callable[[], str | None] | None = None
     little: bool = False
-    """The tables that its batches read are small."""
+    """Whether the tables that the batches read are small."""
     output: DeltaOutput = field(init=False)
     own: SparkSession = field(init=False)
     notes: tuple[str, ...] = field(init=False, default=())
-    """Of the batch that was staged last."""
+    """The notes of the last staged batch."""
 
     def __post_init__(self) -> None:
         self.own = sibling(self.spark)
@@ -93,7 +93,7 @@ class Writer:
         touched: str | None = None,
         refused: str | None = None,
     ) -> Receipt:
-        """One batch, all the way."""
+        """Stage and publish one batch."""
         staged = self.stage(rows, touched=touched, refused=refused)
         try:
             return self.publish(staged, seq, epoch=epoch)
@@ -111,7 +111,7 @@ class Writer:
 
 
 def values(rows: Sequence[tuple[Any, ...]], columns: str) -> str:
-    """A SELECT of these rows; NULL is None, and text is quoted."""
+    """Make a SELECT of these rows; None becomes NULL, and text is quoted."""
 
     def one(value: Any) -> str:
         if value is None:

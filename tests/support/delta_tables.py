@@ -62,5 +62,5 @@ def facts(found: History, *names: str) -> list[tuple[Any, ...]]:
 
 
 def same(found: History, known: History) -> bool:
-    """But for the moment of reading, and commits that were taken away since."""
+    """Compare all but the time of reading and the earliest version, which cleaning the log changes."""
     return replace(found, read_at=known.read_at, earliest=known.earliest) == known

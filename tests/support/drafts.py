@@ -1,4 +1,4 @@
-"""Drafts, receipts and owners as the engine would make them."""
+"""Drafts, receipts and owners as a run would make them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THIRD = Owner("third@yonder", "yonder/boot/ns", 303, "5003")
 
 
 def position(number: int) -> RowPosition:
-    """The number-th second of a day, with a key."""
+    """Make the position of the number-th second of a day, with a key."""
     clock = f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}"
     return RowPosition(
         Value(ValueKind.TIMESTAMP, f"2025-08-14 {clock}.123456"),
@@ -29,7 +29,7 @@ def draft(
     inputs: tuple[str, ...] = ("orders",),
     pending: str | None = None,
 ) -> Draft:
-    """Batches of one second each, from `start` (0 is the beginning)."""
+    """Make a draft with batches of one second each, from `start` (0: from the beginning)."""
     end = position(start + batches) if start + batches else None
     after = position(start) if start else None
     return Draft(
@@ -67,6 +67,6 @@ def receipt(
     changed: tuple[int | None, int | None, int | None] = (None, None, None),
     paths: tuple[str, ...] = (),
 ) -> Receipt:
-    """`changed`: rows inserted, updated and deleted."""
+    """Make a receipt; `changed` is rows inserted, updated and deleted."""
     windows = plan.draft.batches[index].windows
     return Receipt(plan.tag(index), windows, rows, 1, 1000, "run", *changed, paths)

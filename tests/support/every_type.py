@@ -1,4 +1,4 @@
-"""A row for each corner of every type that can travel, and how they read once they have landed."""
+"""Rows with the edge values of every type that can be moved, and a form in which to compare them."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ ROWS: list[tuple[Any, ...]] = [
     (number, *(values[number] if number < len(values) else None for values in CORNERS.values()))
     for number in range(_ROWS)
 ]
-"""In every column at least one NULL."""
+"""Rows with every edge value; each column also has at least one NULL."""
 
 
 def bits(row: Sequence[Any]) -> list[Any]:
-    """A row of the layout with its floats by their bits, so that -0.0 is not 0.0."""
+    """Return a row with its floats as bytes, so that -0.0 differs from 0.0."""
     forms = {"float": "f", "double": "d"}
     return [
         struct.pack(forms[field.type], value) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Spark in haste: its tables have a few rows, for which Java need not be written and compiled."""
+"""Settings for a fast Spark in tests: tables have few rows, so generating and compiling code does not pay."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ CONF = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""No second compiler; and, below, room for what is thrown away, so that it is seldom collected."""
+"""Only the first compiler. The heap sizes below leave room for garbage, so that it is seldom collected."""
 JAVA = f"{_JAVA} -Xms2g -Xmn1g"
 CONF_AND_JAVA = {**CONF, "spark.driver.extraJavaOptions": JAVA}
-"""For whoever starts a Java of its own."""
+"""Settings for a process that starts its own Java."""
 SHARED_CONF_AND_JAVA = {
     **CONF,
     "spark.driver.memory": "6g",
     "spark.driver.extraJavaOptions": f"{_JAVA} -Xms6g -Xmn3g",
-    # As if there were two cores for each of those who share it.
+    # As if each of the processes that share it had two cores.
     "spark.default.parallelism": "2",
     "spark.sql.leafNodeDefaultParallelism": "2",
 }
-"""For the Java that all test processes share."""
+"""Settings for the Java that all test processes share."""

@@ -1,4 +1,4 @@
-"""Histories of Delta tables, watermarks and flows over them, as planning gets them."""
+"""Histories of Delta tables, and watermarks and flows over them, as inputs for planning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEN = (0, 3)
 
 
 def version(number: int, **facts: Any) -> Version:
-    """With a feed it did more than to add files, unless that is given otherwise."""
+    """Make a version; by default one with a change feed has `only_adds` False, one without has it True."""
     given: dict[str, Any] = {
         "at": START + number * timedelta(minutes=1),
         "changes": True,
@@ -37,7 +37,7 @@ def idle(number: int, **facts: Any) -> Version:
 
 
 def history(*versions: Version, after: int | None = None, **facts: Any) -> History:
-    """The last version is the latest; without any, `after` is."""
+    """Make a history whose latest version is the last one given; without any, `after`."""
     latest = versions[-1].number if versions else after or 0
     given: dict[str, Any] = {
         "location": "/t",
@@ -88,7 +88,7 @@ def plan(
 
 
 def steps(draft: Draft, index: int = 0) -> list[tuple[Any, Any, str]]:
-    """What each batch reads of one input: after, upto and the way."""
+    """Return what each batch reads of one input: after, upto and the way."""
     return [
         (_number(batch.windows[index]), _number(batch.windows[index], end=True), batch.ways[index].value)
         for batch in draft.batches

@@ -1,4 +1,4 @@
-"""A JSON ledger for tests: opened in a folder or over a store, and runs that it has seen."""
+"""A JSON ledger for tests, opened in a folder or over a store, and runs recorded in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a lake table the way a stranger would who knows only the documented layout."""
+"""Reads a lake table by its documented layout alone, without Tidegauge's code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LocalLake:
         self.root = root
 
     def names(self, folder: str) -> list[str]:
-        # Folders may go while they are looked through: somebody may be writing there.
+        # `os.walk` bears folders that vanish while they are listed, as another process may be writing there.
         base = self.root / folder
         return sorted(
             str((Path(here) / name).relative_to(base)) for here, _, names in os.walk(base) for name in names
@@ -49,18 +49,20 @@ Lake = LocalLake | S3Lake
 
 
 def manifests(lake: Lake, folder: str) -> list[dict[str, Any]]:
-    """Of the newest epoch and those it continues, in the order of their numbers, which have no gap."""
+    """Read the manifests of the newest epoch and those it continues, in order; check that none is missing."""
     names = [name for name in lake.names(folder) if name.startswith("_tidegauge/") and name.endswith(".json")]
     newest = max([int(Path(name).parts[1]) for name in names if name.endswith("/open.json")], default=0)
-    return _epoch(lake, folder, names, newest, None)
+    return _read_epoch(lake, folder, names, newest, None)
 
 
-def _epoch(lake: Lake, folder: str, names: list[str], epoch: int, upto: int | None) -> list[dict[str, Any]]:
+def _read_epoch(
+    lake: Lake, folder: str, names: list[str], epoch: int, upto: int | None
+) -> list[dict[str, Any]]:
     before: list[dict[str, Any]] = []
     if epoch:
         continues = json.loads(lake.get(folder, f"_tidegauge/{epoch}/open.json"))["continues"]
         if continues is not None:
-            before = _epoch(lake, folder, names, continues["epoch"], continues["upto"])
+            before = _read_epoch(lake, folder, names, continues["epoch"], continues["upto"])
     top = f"_tidegauge/{epoch}/"
     numbers = sorted(int(Path(name).stem) for name in names if name.startswith(top) and "open" not in name)
     assert numbers == list(range(1, len(numbers) + 1)), numbers
@@ -70,9 +72,9 @@ def _epoch(lake: Lake, folder: str, names: list[str], epoch: int, upto: int | No
 
 
 def rows(lake: Lake, folder: str, *, compacted: bool = True) -> list[dict[str, Any]]:
-    """Every row version, batch by batch; each manifest's counts are checked against its files.
+    """Read every row version, batch by batch, and check each manifest's counts against its files.
 
-    Without `compacted` as somebody reads who does not know of compaction.
+    `compacted=False` reads the original files, as a reader does that does not know of compaction.
     """
     everything: list[dict[str, Any]] = []
     for manifest in manifests(lake, folder):
@@ -94,7 +96,7 @@ def rows(lake: Lake, folder: str, *, compacted: bool = True) -> list[dict[str, A
 
 
 def _part(lake: Lake, folder: str, place: dict[str, Any], count: int, seq: int) -> list[dict[str, Any]]:
-    """The rows of one file of a batch out of a compacted file, where each says its batch."""
+    """Read the rows of one file of a batch from a compacted file, where each row has its batch number."""
     body = lake.get(folder, place["path"])
     assert len(body) == place["bytes"]
     part: list[dict[str, Any]] = pq.read_table(io.BytesIO(body)).slice(place["first"], count).to_pylist()

@@ -1,4 +1,4 @@
-"""All that a ledger holds, whatever its store."""
+"""Reads all that a ledger holds, on any store."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def open_sql(address: str) -> SqlLedger:
 
 
 def needs_fresh_process(address: str) -> bool:
-    """Whether a ledger there is reached through a library that does not survive a fork."""
+    """Whether a ledger at this address uses a library that does not survive a fork."""
     return address.startswith("delta:") or "s3a:" in address
 
 
 def everything(ledger: Ledger) -> dict[str, list[str]]:
-    """Each table's rows, or each flow's document and each log's lines."""
+    """Read each table's rows, or each flow's document and each log's lines."""
     if isinstance(ledger, DocumentLedger):
         return _documents(ledger)
     with ledger._engine.connect() as connection:
@@ -38,7 +38,7 @@ def everything(ledger: Ledger) -> dict[str, list[str]]:
 
 
 def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
-    """An entry that is still pending in its flow's document counts as if it were in the log."""
+    """Read documents and logs; an entry still pending in its flow's document counts as part of the log."""
     documents = ledger._documents
     found: dict[str, list[str]] = {"flows": []}
     logs: dict[str, dict[str, Any]] = {log: {} for log in LOGS}
@@ -57,7 +57,7 @@ def _documents(ledger: DocumentLedger) -> dict[str, list[str]]:
 
 
 def timed(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored flow's row, with the times that its texts stand for."""
+    """Return a stored flow's row with the times that its texts stand for added."""
     found = dict(shown)
     for name, time in (("position", "time"), ("upto", "upto_time")):
         if isinstance(found.get(name), str):

@@ -1,9 +1,9 @@
-"""Runs in processes that cost no start: forks of one that has imported everything and opened nothing.
+"""Runs tasks in processes that start fast: forks of one that has imported everything and opened nothing.
 
     python -m tests.support.nursery SOCKET
 
-reads one task at a time from the socket, answers with the number of the process that does it, and tells of
-every process how it ended. Many may run at once.
+reads tasks from the socket, answers each with the id of the process that does it, and reports how every
+process ended. Many may run at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
-"""For one run, on a machine that has other things to do."""
+"""The time limit for one run, long enough for a busy machine."""
 IMPORTED = (
     "alembic.command",
     "alembic.config",
@@ -53,7 +53,7 @@ IMPORTED = (
     "sqlalchemy.dialects.sqlite.pysqlite",
     "tests.support.project",
 )
-"""What others import only when they need it; all of `tidegauge` comes with it."""
+"""Modules that are otherwise imported only when needed; all of `tidegauge` is imported too."""
 COMMAND = "tidegauge.cli.main"
 _LONGEST = 1 << 20
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -61,11 +61,11 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 @dataclass(frozen=True)
 class Kill:
-    """Where a process kills itself with SIGKILL: before or after the n-th time of a step of one flow."""
+    """Where a process kills itself with SIGKILL: at the n-th occurrence of a step of one flow."""
 
     flow: str
     side: str
-    """`within` is for publishing into a warehouse: rows and tag are written, and nothing is committed."""
+    """`before`, `after`, or `within` a publish to a warehouse: rows and tag written but not committed."""
     step: str
     times: int = 1
 
@@ -73,7 +73,7 @@ class Kill:
 @dataclass(frozen=True)
 class Ended:
     code: int
-    """Negative: the signal that ended it."""
+    """The exit code; if negative, the signal that ended the process."""
     out: str
 
     @property
@@ -82,12 +82,12 @@ class Ended:
         return flows
 
     def flow(self, name: str) -> dict[str, Any]:
-        """The last report of a flow: one that was taken up has two."""
+        """Return the last report of a flow; a flow whose old plan was resumed has two."""
         return [one for one in self.flows if one["flow"] == name][-1]
 
 
 class Forked:
-    """A process of the nursery, used as a `subprocess.Popen` is."""
+    """A process of the nursery, used like a `subprocess.Popen`."""
 
     def __init__(self, nursery: Nursery, pid: int, out: IO[str], err: IO[str] | None) -> None:
         self.pid = pid
@@ -104,12 +104,12 @@ class Forked:
             left = until - time.monotonic()
             if left <= 0:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
-            # Not for long: other threads have processes of their own here.
+            # Not for long: other threads wait for their processes on the same socket.
             self._nursery.listen(min(left, 0.1))
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        # Its number is its own until we have heard of its end.
+        # After its end another process may have the same id.
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -118,14 +118,14 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def said(self) -> str:
-        """On its standard error, so far."""
+        """Return its standard error so far."""
         assert self._err is not None
         size = os.fstat(self._err.fileno()).st_size
         return os.pread(self._err.fileno(), size, 0).decode(errors="replace")
 
     def communicate(self, timeout: float = SECONDS) -> tuple[str, str]:
         self.wait(timeout)
-        return _written(self._out), _written(self._err) if self._err else ""
+        return _read_all(self._out), _read_all(self._err) if self._err else ""
 
 
 class Nursery:
@@ -139,9 +139,9 @@ class Nursery:
     def fork(
         self, task: str, *, own_err: bool = False, env: dict[str, str] | None = None, **arguments: Any
     ) -> Forked:
-        """What the task prints, or answers, is the process's output; `own_err` keeps its errors apart from
-        the test's."""
-        # Files, not pipes: nobody has to read while it writes.
+        """Start a process for a task; its output is what the task prints or returns. `own_err` keeps its
+        standard error apart from the test's."""
+        # Files, not pipes, so that the process never waits for a reader.
         out: IO[str] = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - as long as the process is asked
         err: IO[str] | None = TemporaryFile("w+", encoding="utf-8") if own_err else None  # noqa: SIM115
         message = json.dumps({"task": task, "environ": {**os.environ, **(env or {})}, **arguments}).encode()
@@ -155,7 +155,7 @@ class Nursery:
         return forked
 
     def listen(self, seconds: float) -> None:
-        """Take in what the nursery says, if it says something in that time."""
+        """Read one message of the nursery, if one arrives within that time."""
         with self._turn:
             if not select.select([self._wire], [], [], seconds)[0]:
                 return
@@ -168,11 +168,11 @@ class Nursery:
                 self._forked.pop(said["ended"]).returncode = said["code"]
 
     def main(self, *words: object, module: str = COMMAND, env: dict[str, str] | None = None) -> Forked:
-        """A program from its beginning to its end, as `python -m module words…` is."""
+        """Start a whole program, as `python -m module words…` does."""
         return self.fork("main", own_err=True, env=env, words=[str(word) for word in words], module=module)
 
     def start(self, task: str, *, seconds: float = SECONDS, **arguments: Any) -> int:
-        """The process that does it; `end` waits for it."""
+        """Start a process for a task; return its id. `end` waits for it."""
         forked = self.fork(task, **arguments)
         self._last = forked, seconds
         return forked.pid
@@ -194,17 +194,17 @@ class Nursery:
         spark: dict[str, Any] | None = None,
         **order: object,
     ) -> Ended:
-        """`spark`: whose Spark it uses (`attached.address_of`), if it needs one."""
+        """Run the project's flows; `spark`: the Spark to use (`attached.address_of`), if it needs one."""
         self.start("run", project=str(project), kill=kill and vars(kill), order=order, spark=spark)
         return self.end()
 
     def command(self, *words: object) -> Ended:
-        """A command as a user types it."""
+        """Run a command of Tidegauge with these words."""
         self.start("command", words=[str(word) for word in words])
         return self.end()
 
     def close(self) -> None:
-        # It ends its children, and itself.
+        # The nursery then kills its children and ends.
         self._wire.close()
         self._process.wait()
 
@@ -222,7 +222,7 @@ _own: tuple[int, Nursery] | None = None
 
 
 def own_nursery() -> Nursery:
-    """The one of this process, which ends with it."""
+    """Return the nursery of this process, which ends with it."""
     global _own
     if _own is None or _own[0] != os.getpid():
         _own = os.getpid(), _start()
@@ -294,7 +294,7 @@ def command(words: list[str]) -> tuple[int, str]:
 
 
 def loop(commands: list[list[str]]) -> tuple[int, str]:
-    """The real commands, one after the other and from the beginning again, as long as they go well."""
+    """Run the commands one after the other, again and again until one fails."""
     from tests.support.project import here
 
     while True:
@@ -305,7 +305,7 @@ def loop(commands: list[list[str]]) -> tuple[int, str]:
 
 
 def call(function: str, given: dict[str, Any]) -> tuple[int, str]:
-    """A task that another module has, as `module:function`."""
+    """Run a task that is a function of another module, given as `module:function`."""
     module, _, name = function.partition(":")
     task: Callable[..., tuple[int, str]] = getattr(importlib.import_module(module), name)
     return task(**given)
@@ -325,9 +325,9 @@ def main(words: list[str], module: str) -> None:
 
 
 def _serve(wire: socket.socket) -> dict[str, Any] | None:
-    """None when the tests have ended; the task, in each process that is forked for one."""
+    """Fork a process for each task; return the task in that process, None here when the tests have ended."""
     _import_everything()
-    # What is there stays there: no fork has to copy it to count its references.
+    # Frozen objects are not touched by garbage collection, so forks need not copy their memory pages.
     gc.collect()
     gc.freeze()
     reader, writer = os.pipe()
@@ -340,7 +340,7 @@ def _serve(wire: socket.socket) -> dict[str, Any] | None:
         if reader in ready:
             os.read(reader, 1 << 12)
             for pid, code in _reap(children):
-                _say(wire, {"ended": pid, "code": code})
+                _send(wire, {"ended": pid, "code": code})
         if wire.fileno() in ready:
             message, files, _, _ = socket.recv_fds(wire, _LONGEST, 2)
             if not message:
@@ -358,7 +358,7 @@ def _serve(wire: socket.socket) -> dict[str, Any] | None:
             children.add(pid)
             for one in files:
                 os.close(one)
-            _say(wire, {"begun": pid})
+            _send(wire, {"begun": pid})
 
 
 def _import_everything() -> None:
@@ -368,7 +368,7 @@ def _import_everything() -> None:
         importlib.import_module(name)
     importlib.import_module("tests.support.project").build_commands()
     for module in pkgutil.walk_packages(tidegauge.__path__, "tidegauge."):
-        # Alembic runs its own when it needs them.
+        # Alembic runs the migrations itself when it needs them.
         if ".migrations" not in module.name and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
@@ -383,8 +383,8 @@ def _reap(children: set[int]) -> list[tuple[int, int]]:
     return ended
 
 
-def _say(wire: socket.socket, words: dict[str, int]) -> None:
-    # Whoever asked may be gone already.
+def _send(wire: socket.socket, words: dict[str, int]) -> None:
+    # The test process may have ended already.
     with suppress(OSError):
         wire.send(json.dumps(words).encode())
 
@@ -399,7 +399,7 @@ def _do(task: dict[str, Any]) -> None:
     os.dup2(err, 2)
     os.dup2(out if kind == "main" else err, 1)
     if kind == "main":
-        _leave(_main_code(**task))
+        _exit(_run_main(**task))
     try:
         code, said = TASKS[kind](**task)
     except BaseException as error:
@@ -407,10 +407,10 @@ def _do(task: dict[str, Any]) -> None:
         sys.excepthook(type(error), error, error.__traceback__)
     with os.fdopen(out, "w", encoding="utf-8") as file:
         file.write(said)
-    _leave(code)
+    _exit(code)
 
 
-def _main_code(words: list[str], module: str) -> int:
+def _run_main(words: list[str], module: str) -> int:
     try:
         main(words, module)
     except SystemExit as end:
@@ -422,19 +422,19 @@ def _main_code(words: list[str], module: str) -> int:
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     finally:
-        # As at the end of every program, but for the taking apart of what was imported here in advance.
-        getattr(threading, "_shutdown")()  # noqa: B009 - nobody has typed it
+        # Do what Python does at exit, except tearing down the modules imported in advance.
+        getattr(threading, "_shutdown")()  # noqa: B009 - it has no type annotations
         atexit._run_exitfuncs()
     return 0
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
 
 
-def _written(file: IO[str]) -> str:
+def _read_all(file: IO[str]) -> str:
     file.seek(0)
     return file.read()
 

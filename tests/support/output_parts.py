@@ -1,4 +1,4 @@
-"""What the tests of the Parquet output share: a lake of either kind, and a batch to put there."""
+"""Shared by the tests of the Parquet output: a local or S3 lake, and a batch to write to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def staged(files: Sequence[DataFile] = ()) -> Staged:
 
 
 def write(output: ParquetOutput, frame: DataFrame) -> tuple[DataFile, ...]:
-    """The rows of a frame, as files that nobody sees yet."""
+    """Stage a frame's rows as files that no manifest names yet."""
     return output.stage(BatchRows(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
 
 
@@ -51,7 +51,7 @@ def local_lake(folder: Path) -> Lake:
 
 
 def s3_lake(server: S3, *, bucket: str | None = None, secret: str | None = None) -> Lake:
-    """A prefix with characters that a careless client would encode twice."""
+    """Make a lake whose prefix has characters that a careless client would encode twice."""
     return Lake(
         "lake",
         f"s3a://{bucket or server.create_bucket()}/raw zone/50%25é",
@@ -67,7 +67,7 @@ def tag(seq: int, *, epoch: int = 0, pipeline: str = "shop", flow: str = "shop.o
 
 
 def batch(upto: str, *, after: str | None = None, nulls: bool = False) -> Batch:
-    """The window up to a moment, with a key of two columns of which one is text."""
+    """Make a batch up to a moment; its key has two columns, one of them text."""
     return Batch(windows=(Window(_position(after) if after else None, _position(upto)),), nulls=nulls)
 
 

@@ -1,4 +1,4 @@
-"""Work done in a process of its own, which may be killed in the middle of it."""
+"""Runs a function in a separate process, which may be killed in the middle of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChildFailed(Exception):
 
 
 KILLED = object()
-"""What a child answers that was ended by SIGKILL."""
+"""The answer of a child that was ended by SIGKILL."""
 
 
 class Child(Protocol):
@@ -27,7 +27,7 @@ class Child(Protocol):
     def pid(self) -> int: ...
 
     def answer(self) -> Any:
-        """Wait for the child's end: what the work returned, or KILLED."""
+        """Wait for the child's end; return what the work returned, or KILLED. Raises ChildFailed."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class OwnChild:
         with os.fdopen(self._reader, "rb") as pipe:
             body = pipe.read()
         _, status = os.waitpid(self.pid, 0)
-        return _unpacked(os.waitstatus_to_exitcode(status), body)
+        return _unpack_answer(os.waitstatus_to_exitcode(status), body)
 
 
 @dataclass
@@ -52,15 +52,15 @@ class FreshChild:
 
     def answer(self) -> Any:
         out, _ = self._forked.communicate()
-        return _unpacked(self._forked.wait(), base64.b64decode(out) if out else b"")
+        return _unpack_answer(self._forked.wait(), base64.b64decode(out) if out else b"")
 
 
 def start(work: Callable[[], Any], *, fresh: bool = False) -> Child:
-    """Fork, so that closures work and nothing is imported again. Nothing of the parent's may be used that
-    holds a connection: open your own.
+    """Fork, so that closures work and nothing is imported again. The work must not use connections of the
+    parent; it opens its own.
 
-    Libraries with threads of their own, as those for S3 and Delta, do not survive a fork of a process that
-    has used them: `fresh` asks the nursery instead, which has not, and gives it the work pickled.
+    Libraries with threads of their own, such as those for S3 and Delta, do not survive a fork of a process
+    that has used them. `fresh` sends the pickled work to the nursery instead, which has not used them.
     """
     if fresh:
         pickled = base64.b64encode(_cloudpickle().dumps(work)).decode()
@@ -75,7 +75,7 @@ def start(work: Callable[[], Any], *, fresh: bool = False) -> Child:
         return OwnChild(pid, reader)
     os.close(reader)
     _do(work, writer)
-    # Without the parent's exit handlers, which would stop its servers.
+    # Skip the parent's exit handlers, which would stop its servers.
     os._exit(0)
 
 
@@ -84,25 +84,25 @@ def run(work: Callable[[], Any], *, fresh: bool = False) -> Any:
 
 
 def answer_fresh(pickled: str) -> tuple[int, str]:
-    """A task of the nursery."""
-    answer = _done(_cloudpickle().loads(base64.b64decode(pickled)))
+    """Do pickled work, as a task of the nursery."""
+    answer = _pickle_answer(_cloudpickle().loads(base64.b64decode(pickled)))
     return 0, base64.b64encode(answer).decode()
 
 
 def _do(work: Callable[[], Any], writer: int) -> None:
-    answer = _done(work)
+    answer = _pickle_answer(work)
     with os.fdopen(writer, "wb") as pipe:
         pipe.write(answer)
 
 
-def _done(work: Callable[[], Any]) -> bytes:
+def _pickle_answer(work: Callable[[], Any]) -> bytes:
     try:
         return pickle.dumps(("returned", work()))
     except BaseException:
         return pickle.dumps(("raised", traceback.format_exc()))
 
 
-def _unpacked(code: int, body: bytes) -> Any:
+def _unpack_answer(code: int, body: bytes) -> Any:
     if code == -signal.SIGKILL:
         return KILLED
     kind, value = pickle.loads(body)

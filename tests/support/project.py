@@ -28,14 +28,13 @@ from tests.support.snowflake_server import DATABASE, SnowflakeServer
 from tidegauge.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
-# The commands are the same every time, and to build their tree takes longer than most of them.
+# Build the tree of commands only once, because that takes longer than most commands.
 patch.object(typer.main, "get_command", cache(typer.main.get_command)).start()
 
 PATIENCE = 600.0
-"""Seconds until something counts as hanging. What is waited for comes long before that; how long before is
-the machine's affair."""
+"""Seconds until something counts as hanging; it normally happens much sooner, even on a busy machine."""
 TRACES = ("Traceback (most recent call last)", "\tat ", "Caused by:", "py4j", "org.apache.")
-"""What a person must not be shown without asking for it."""
+"""Texts of stack traces, which a user must not see without asking for them."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Ran:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Stdout is one JSON document and nothing else, or this fails."""
+        """The JSON object on stdout; fails if stdout holds anything else."""
         document = json.loads(self.out)
         assert isinstance(document, dict)
         return document
@@ -56,19 +55,19 @@ class Ran:
         return f"exit {self.code}\n{self.out}\n{self.err}"
 
     def flow(self, name: str) -> dict[str, Any]:
-        """The last report of a flow: one that was taken up has two."""
+        """Return the last report of a flow; a flow whose old plan was resumed has two."""
         found: list[dict[str, Any]] = [one for one in self.json["flows"] if one["flow"] == name]
         assert found, self.said
         return found[-1]
 
 
 def build_commands() -> None:
-    """Before anybody asks for one."""
+    """Build the tree of commands in advance."""
     typer.main.get_command(app)
 
 
 def here(*words: object) -> Ran:
-    """The command in this process, so that it finds the session's Spark."""
+    """Run the command in this process, so that it uses the session's Spark."""
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
     with (
@@ -91,14 +90,14 @@ Process = subprocess.Popen[str] | Forked
 
 
 def start(*words: object, env: dict[str, str] | None = None) -> Forked:
-    """The command in a process of its own."""
+    """Start the command in a separate process, forked from the nursery."""
     return own_nursery().main(*words, env=env)
 
 
 def start_afresh(
     *words: object, env: dict[str, str] | None = None, prefix: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    """In a new interpreter, which a command such as `prlimit` may start."""
+    """Start the command in a new interpreter; `prefix` is a command that starts it, such as `prlimit`."""
     return subprocess.Popen(
         [*prefix, *command(*words)],
         cwd=ROOT,
@@ -133,7 +132,7 @@ def until(
     every: float = 0.05,
     tell: Callable[[], object] = str,
 ) -> None:
-    """`tell`: what the reader of a failure needs to know."""
+    """Wait until `true()`; `tell()` is added to the message if it takes too long."""
     limit = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < limit, f"not in {seconds} s {tell()}"
@@ -142,13 +141,13 @@ def until(
 
 @dataclass(frozen=True)
 class Database:
-    """A database of its own for one test, to read from or to write to."""
+    """A database for one test, to read from or to write to."""
 
     engine: str
     connection: str
-    """As it stands under `connections:`."""
+    """The YAML of this database under `connections:`."""
     home: str
-    """What stands before a table's name in a flow's: `public.`, `db_1.` or nothing."""
+    """The prefix of a table's name in a flow's name: `public.`, `db_1.` or nothing."""
     _connect: Callable[[], Any] = field(repr=False)
 
     def execute(self, *statements: str) -> None:
@@ -181,7 +180,7 @@ class Database:
 
     @property
     def moment(self) -> str:
-        """The type of a column that holds a moment."""
+        """The SQL type of a timestamp column."""
         return {
             "sqlite": "TEXT",
             "mysql": "DATETIME(6)",
@@ -195,7 +194,7 @@ class Database:
         return "VARCHAR(60)" if self.engine == "mysql" else "TEXT"
 
     def ago(self, seconds: int) -> str:
-        """SQL for a moment before the database's own clock, in UTC."""
+        """Make SQL for the time so many seconds ago on the database's clock, in UTC."""
         return {
             "sqlite": f"strftime('%Y-%m-%d %H:%M:%S', 'now', '-{seconds} seconds')",
             "mysql": f"utc_timestamp(6) - INTERVAL {seconds} SECOND",
@@ -232,7 +231,7 @@ def postgres_database(server: Postgres, *, password: str = "${env:TG_POSTGRES}")
 
 
 class _DuckDBConnection:
-    """With the words of the others. Its own cursor would be a connection of its own."""
+    """A DuckDB connection with the methods of other drivers. DuckDB's cursor would be a new connection."""
 
     def __init__(self, file: Path) -> None:
         self._connection = duckdb.connect(str(file))
@@ -241,7 +240,7 @@ class _DuckDBConnection:
         return self._connection
 
     def commit(self) -> None:
-        """Every statement has done it already."""
+        """Do nothing: DuckDB commits every statement by itself."""
 
     def close(self) -> None:
         self._connection.close()
@@ -274,7 +273,7 @@ def s3_lake(s3: S3) -> tuple[str, Lake]:
 
 @dataclass
 class Project:
-    """A folder with a `tidegauge.yml`; the lake and the ledger are in it unless said."""
+    """A folder with a `tidegauge.yml`; by default the lake and the ledger are in it too."""
 
     folder: Path
     database: Database
@@ -285,10 +284,10 @@ class Project:
     """More keys at the top of the file, such as `lease: 3s`."""
     route: str = "to: lake"
     connections: str = ""
-    """More of them, a line each: `  warehouse: {type: duckdb, path: warehouse.duckdb}`."""
+    """More connections, a line each: `  warehouse: {type: duckdb, path: warehouse.duckdb}`."""
 
     def write(self, *syncs: str, **changes: str) -> Project:
-        """`syncs` are the bodies of `sync:` entries without from and route."""
+        """Write the file; `syncs` are the bodies of `sync:` entries without `from` and the route."""
         for name, value in changes.items():
             setattr(self, name, value)
         entries = "".join(f"  - {{from: app, {self.route}, {body}}}\n" for body in syncs)
@@ -309,7 +308,7 @@ class Project:
         return self.folder / "ledger.db"
 
     def name(self, table: str) -> str:
-        """The flow's name, which is also its folder's as long as it is a plain word."""
+        """Return the flow's name, which is also the name of its folder as long as it is a plain word."""
         return f"{self.database.home}{table}"
 
     def here(self, *words: object) -> Ran:
@@ -322,7 +321,7 @@ class Project:
         return shell(*words, "--project", self.file, env=env, prefix=prefix)
 
     def traces(self) -> dict[str, bytes]:
-        """Every file below the folder: what a command that changes nothing leaves as it was."""
+        """Read every file below the folder, to check that a command changes nothing."""
         return {
             str(path.relative_to(self.folder)): path.read_bytes()
             for path in sorted(self.folder.rglob("*"))
@@ -336,7 +335,7 @@ def local(folder: Path, database: Database) -> Project:
 
 @contextmanager
 def unchanged(project: Project) -> Iterator[None]:
-    """Neither the lake nor any watermark or plan of the ledger differs afterwards."""
+    """Check that the block changes neither the lake nor any watermark or plan in the ledger."""
 
     def facts() -> object:
         lake = {name: body for name, body in project.traces().items() if name.startswith("lake/")}
@@ -356,7 +355,7 @@ def unchanged(project: Project) -> Iterator[None]:
 
 
 def refused(ran: Ran, *words: str, code: int = 1) -> str:
-    """One clear sentence, a hint, the right exit code and no stack trace; answers the sentence."""
+    """Check for one error line, one hint, the exit code and no stack trace; return the error line."""
     assert ran.code == code, ran.said
     for trace in TRACES:
         assert trace not in ran.out + ran.err, ran.said

@@ -1,4 +1,4 @@
-"""A web server on loopback that keeps what is posted to it: a web hook, a Pushgateway, a lineage server."""
+"""A web server on loopback that keeps what is posted to it, as a web hook, Pushgateway or lineage server."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Receiver:
     port: int
     requests: list[Request] = field(default_factory=list)
     status: int = 200
-    """What it answers."""
+    """The status code that the server answers; a request is kept only if this is below 300."""
     hold: threading.Event = field(default_factory=threading.Event)
-    """Cleared: it takes requests and does not answer them."""
+    """Set while the server answers; when cleared, it reads requests and does not answer them."""
 
     def alert_url(self, path: str = "hook") -> str:
         return f"json://127.0.0.1:{self.port}/{path}"
@@ -41,7 +41,7 @@ class Receiver:
 
     @property
     def titles(self) -> list[str]:
-        """Of the messages of a web hook that it took."""
+        """The titles of the web hook messages received."""
         return [request.json["title"] for request in self.requests]
 
 

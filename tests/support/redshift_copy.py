@@ -1,4 +1,4 @@
-"""What Redshift's COPY does with a manifest of Parquet files: columns by place, exact types, load errors."""
+"""Imitates Redshift's COPY of Parquet files by manifest: columns by position, exact types, load errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _INTERNAL = "XX000"
 
 @dataclass(frozen=True)
 class Target:
-    """A column of the table that is loaded, as PostgreSQL's catalogue tells it."""
+    """A column of the table to load, as in PostgreSQL's catalogue."""
 
     name: str
     kind: str
-    """`character varying(20)`"""
+    """The type, such as `character varying(20)`."""
 
     @property
     def length(self) -> int | None:
@@ -64,7 +64,7 @@ class Access:
 
 
 def check(command: CopyCommand, access: Access) -> None:
-    """Raises Refused for words that a COPY of Parquet does not take, and for wrong credentials."""
+    """Raise Refused for options that a COPY of Parquet does not take, and for wrong credentials."""
     options = dict(command.options)
     if "PARQUET" not in options:
         raise Refused("the stand-in copies Parquet only")
@@ -86,15 +86,17 @@ def check(command: CopyCommand, access: Access) -> None:
             detail="error: User is not authorized to assume IAM Role",
         )
     if key is not None and key != access.access_key:
-        raise _service(
+        raise _make_service_error(
             "The AWS Access Key Id you provided does not exist in our records.", "InvalidAccessKeyId", 403
         )
     if secret is not None and secret != access.secret_key:
-        raise _service("The request signature we calculated does not match.", "SignatureDoesNotMatch", 403)
+        raise _make_service_error(
+            "The request signature we calculated does not match.", "SignatureDoesNotMatch", 403
+        )
 
 
 def entries(s3: Any, source: str) -> list[tuple[str, bytes]]:
-    """Address and body of every file that the manifest names and that is there."""
+    """Read every existing file that the manifest names, as (address, body)."""
     try:
         manifest = json.loads(_get(s3, source))
         named = [
@@ -115,7 +117,9 @@ def entries(s3: Any, source: str) -> list[tuple[str, bytes]]:
                 raise
             continue
         if len(body) != size:
-            raise _spectrum(15001, f"File '{url}' has {len(body)} bytes, its manifest entry says {size}.")
+            raise _make_spectrum_error(
+                15001, f"File '{url}' has {len(body)} bytes, its manifest entry says {size}."
+            )
         found.append((url, body))
     if not found:
         raise LoadFailed(
@@ -125,14 +129,14 @@ def entries(s3: Any, source: str) -> list[tuple[str, bytes]]:
 
 
 def rows(files: list[tuple[str, bytes]], targets: list[Target]) -> Iterator[tuple[int, bytes]]:
-    """How many rows, and their CSV as PostgreSQL reads it. Raises LoadFailed before a file's first byte."""
+    """Yield each file's number of rows and its CSV for PostgreSQL; raise LoadFailed before a bad file."""
     for url, body in files:
         try:
             table = pq.read_table(io.BytesIO(body))
         except pa.ArrowException as error:
-            raise _spectrum(15007, f"File '{url}' has an invalid Parquet footer.") from error
+            raise _make_spectrum_error(15007, f"File '{url}' has an invalid Parquet footer.") from error
         if table.num_columns != len(targets):
-            raise _spectrum(
+            raise _make_spectrum_error(
                 15007,
                 "Unmatched number of columns between table and file."
                 f" Table columns: {len(targets)}, Data columns: {table.num_columns}, File name: {url}",
@@ -153,24 +157,24 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         shown = [None if value is None else "\\x" + value.hex() for value in column.to_pylist()]
         return pa.chunked_array([pa.array(shown, pa.string())])
     if pa.types.is_timestamp(column.type):
-        # COPY knows no zones: an instant becomes its hour in UTC.
+        # COPY knows no time zones: an instant becomes a timestamp in UTC.
         return pc.cast(pc.cast(column, pa.timestamp("us")), pa.string())
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
 
 
 def _check_type(url: str, table: pa.Table, kind: pa.DataType, target: Target) -> None:
-    wanted = _takes(kind)
+    wanted = _find_required_type(kind)
     base = target.kind.partition("(")[0] if wanted != target.kind else target.kind
     if base != wanted and not (wanted == "character varying" and base == "character"):
-        raise _spectrum(
+        raise _make_spectrum_error(
             15007,
             f"File '{url}' has an incompatible Parquet schema for column '{target.name}'."
             f" Column type: {target.kind.upper()}, Parquet schema: {kind}",
         )
 
 
-def _takes(kind: pa.DataType) -> str:
-    """The one type that a column must have: Redshift's scan of Parquet widens nothing."""
+def _find_required_type(kind: pa.DataType) -> str:
+    """Find the one type that a column must have, because Redshift's scan of Parquet widens nothing."""
     if pa.types.is_decimal(kind):
         return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
@@ -191,7 +195,7 @@ def _takes(kind: pa.DataType) -> str:
 
 
 def _check_length(url: str, column: pa.ChunkedArray, target: Target) -> None:
-    """Redshift counts bytes."""
+    """Raise LoadFailed for a text that is too long; Redshift counts bytes."""
     if target.length is None or not pa.types.is_string(column.type):
         return
     sizes = pc.binary_length(column)
@@ -209,7 +213,7 @@ def _check_length(url: str, column: pa.ChunkedArray, target: Target) -> None:
         1204,
         "String length exceeds DDL length",
     )
-    raise _spectrum(
+    raise _make_spectrum_error(
         15001,
         f"The length of the data column {target.name} is longer than the length defined in the table."
         f" Table: {target.length}, Data: {longest}, File name: {url}",
@@ -217,7 +221,7 @@ def _check_length(url: str, column: pa.ChunkedArray, target: Target) -> None:
     )
 
 
-def _spectrum(code: int, context: str, error: LoadError | None = None) -> LoadFailed:
+def _make_spectrum_error(code: int, context: str, error: LoadError | None = None) -> LoadFailed:
     return LoadFailed(
         "Spectrum Scan Error",
         detail=f"error: Spectrum Scan Error, code: {code}, context: {context}",
@@ -225,7 +229,7 @@ def _spectrum(code: int, context: str, error: LoadError | None = None) -> LoadFa
     )
 
 
-def _service(message: str, word: str, status: int, key: str = "") -> LoadFailed:
+def _make_service_error(message: str, word: str, status: int, key: str = "") -> LoadFailed:
     return LoadFailed(f"S3ServiceException:{message},Status {status},Error {word}", detail=f"context: {key}")
 
 
@@ -236,5 +240,5 @@ def _get(s3: Any, url: str) -> bytes:
     try:
         body: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
     except s3.exceptions.ClientError as error:
-        raise _service("The specified key does not exist.", "NoSuchKey", 404, url) from error
+        raise _make_service_error("The specified key does not exist.", "NoSuchKey", 404, url) from error
     return body

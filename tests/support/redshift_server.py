@@ -1,7 +1,7 @@
-"""A stand-in for Redshift: a proxy before the tests' PostgreSQL that speaks as Redshift does.
+"""A stand-in for Redshift: a proxy before the tests' PostgreSQL that behaves like Redshift.
 
-Clients are redshift_connector's. The proxy passes authentication, results and transactions through; it judges
-and translates every statement (`redshift_sql`), and carries COPY out itself inside the client's transaction
+Clients use redshift_connector. The proxy passes authentication, results and transactions through. It checks
+and translates every statement (`redshift_sql`), and executes COPY itself inside the client's transaction
 (`redshift_copy`). Transactions are serializable, and a conflict is Redshift's error 1023.
 """
 
@@ -48,18 +48,18 @@ CREATE VIEW redshift.svv_tables AS
     SELECT table_catalog, table_schema, table_name, table_type, NULL::text AS remarks
     FROM information_schema.tables;
 """
-"""What a database of Redshift has and one of PostgreSQL lacks."""
+"""SQL for the tables and views that a Redshift database has and PostgreSQL lacks."""
 
 
 class Gone(Exception):
-    """Client or server hung up."""
+    """The client or the server closed the connection."""
 
 
 class Wire:
     """Messages of PostgreSQL's protocol on one socket."""
 
     def __init__(self, sock: socket.socket) -> None:
-        # Answers are short and waited for.
+        # Send at once: messages are short, and the other side waits for them.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
         self._buffer = bytearray()
@@ -98,7 +98,7 @@ class Conversation:
         self._copied = 0
         self._keeps_case = False
         self._commits: set[bytes] = set()
-        """Prepared statements that commit."""
+        """Names of the prepared statements that commit."""
         self._wrote = False
 
     def run(self) -> None:
@@ -136,7 +136,7 @@ class Conversation:
             if kind == b"S" and body.startswith(b"server_version\0"):
                 body = b"server_version\x008.0.2\0"
             if kind == b"R" and _int(body[:4]) == 10:
-                body = body[:-1]  # the driver takes the list's end for one more mechanism
+                body = body[:-1]  # the driver would take the final zero for one more mechanism
             if kind == b"K":
                 self._pid = _int(body[:4])
             self._client.send(kind, body)
@@ -149,12 +149,12 @@ class Conversation:
             elif kind == b"Z":
                 return True
 
-    # One turn: what the client sends up to a Sync, and all that answers it
+    # One turn: the client's messages up to a Sync, and all answers to them
 
     def _turn(self) -> None:
-        batch = list(self._batch())
+        batch = list(self._read_turn())
         try:
-            told = [self._judged(kind, body) for kind, body in batch]
+            told = [self._translate_message(kind, body) for kind, body in batch]
         except Refused as error:
             self._refuse(error)
             return
@@ -176,7 +176,7 @@ class Conversation:
             self._server.send(kind, text or b"")
         self._relay(silent=losing == "after")
 
-    def _batch(self) -> Iterator[tuple[bytes, bytes]]:
+    def _read_turn(self) -> Iterator[tuple[bytes, bytes]]:
         while True:
             kind, body = self._client.message()
             if kind == b"X":
@@ -185,8 +185,8 @@ class Conversation:
             if kind in (b"S", b"Q"):
                 return
 
-    def _judged(self, kind: bytes, body: bytes) -> tuple[bytes, bytes | None]:
-        """The message for the server; None in place of a Parse that never reaches it."""
+    def _translate_message(self, kind: bytes, body: bytes) -> tuple[bytes, bytes | None]:
+        """Translate a message for the server; a body of None means a Parse of COPY, which is not sent on."""
         if kind not in (b"P", b"Q"):
             return kind, body
         name, sql, rest = (b"", body[:-1], b"") if kind == b"Q" else _parse(body)
@@ -216,7 +216,7 @@ class Conversation:
         while True:
             kind, body = self._answer()
             if kind == b"E":
-                body = _as_redshift(body)
+                body = _translate_error(body)
             if kind == b"Z":
                 self._status = body
             if not silent:
@@ -227,7 +227,7 @@ class Conversation:
                 return
 
     def _answer(self) -> tuple[bytes, bytes]:
-        """The server's next message; a client that hangs up meanwhile ends the server's work, too."""
+        """Read the server's next message; raise Gone if the client closes the connection meanwhile."""
         while not self._server.has_more():
             ready, _, _ = select.select([self._server.sock, self._client.sock], [], [])
             if self._server.sock in ready:
@@ -238,7 +238,7 @@ class Conversation:
         return self._server.message()
 
     def _refuse(self, error: Refused) -> None:
-        """Raised by the server itself, so that its transaction is aborted as the client's is."""
+        """Let the server raise the error, so that its transaction is aborted like the client's."""
         message, detail = (part.replace("'", "''") for part in (str(error), error.detail or "none"))
         code = f"RAISE EXCEPTION USING MESSAGE = '{message}', DETAIL = '{detail}', ERRCODE = '{error.code}'"
         self._server.send(b"Q", f"DO $stand_in$ BEGIN {code}; END $stand_in$\0".encode())
@@ -301,7 +301,7 @@ class Conversation:
         return [known[name] for name in named]
 
     def _query(self, sql: str) -> list[list[str]]:
-        """Asked on the client's own connection, which alone sees what its transaction has made."""
+        """Query on the client's connection, because only that sees what its transaction has made."""
         self._server.send(b"Q", sql.encode() + b"\0")
         found: list[list[str]] = []
         failure: Refused | None = None
@@ -320,7 +320,7 @@ class Conversation:
         return found
 
     def _record(self, error: LoadError) -> None:
-        """Apart from the client's transaction: what a load did wrong is kept when it is rolled back."""
+        """Record a load error outside the client's transaction, so that it survives a rollback."""
         with psycopg.connect(
             **self._settings["postgres"], dbname=self._database, autocommit=True
         ) as connection:
@@ -342,7 +342,7 @@ class Conversation:
                 row,
             )
 
-    # What tests see and steer
+    # What tests observe and control
 
     def _note(self, sql: str) -> None:
         line = json.dumps({"database": self._database, "pid": self._pid, "sql": sql})
@@ -350,7 +350,7 @@ class Conversation:
             file.write(line + "\n")
 
     def _fault(self) -> str | None:
-        """`before` or `after`: the connection is lost before or after this COMMIT takes effect; once."""
+        """Return once when to cut the connection, `before` or `after` this COMMIT takes effect; else None."""
         path = Path(self._settings["fault"])
         try:
             fault = path.read_text()
@@ -365,7 +365,7 @@ def _s3(settings: tuple[tuple[str, str], ...]) -> Any:
     return boto3.client("s3", **dict(settings))
 
 
-def _as_redshift(body: bytes) -> bytes:
+def _translate_error(body: bytes) -> bytes:
     fields = _fields(body)
     if fields["C"] == "40001":
         return _error(
@@ -390,7 +390,7 @@ def _parse(body: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _words(body: bytes) -> list[bytes]:
-    """Portal and statement of a Bind."""
+    """Return the portal and the statement of a Bind."""
     return body.split(b"\0", 2)[:2]
 
 

@@ -1,6 +1,6 @@
-"""What Redshift refuses of the SQL that PostgreSQL 15 would take, and its own words as PostgreSQL says them.
+"""Refuses SQL that PostgreSQL 15 takes and Redshift does not, and translates Redshift's SQL to PostgreSQL's.
 
-Refusals follow Redshift's documentation where that was found, and what is commonly known elsewhere. What
+Refusals follow Redshift's documentation where it says something, otherwise common knowledge. SQL that
 sqlglot's Redshift dialect cannot parse is refused too.
 """
 
@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-# sqlglot warns where it keeps a statement as a mere command; here that is an error, or known.
+# sqlglot warns about statements that it does not parse in detail; here they are refused, or expected.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 VARCHAR_MAX = 65535
@@ -42,7 +42,7 @@ _CASE = re.compile(r"\s*SET\s+enable_case_sensitive_identifier\s*(?:TO|=)\s*'?(\
 _COMMANDS = re.compile(r"\s*(LOCK|SHOW)\b", re.IGNORECASE)
 _POSTGRES_ONLY = {"BYTEA", "JSONB", "JSON", "UUID", "SERIAL", "BIGSERIAL", "REGCLASS", "CITEXT"}
 _LEADER = {"PG_BACKEND_PID", "PG_LAST_COPY_COUNT", "PG_LAST_COPY_ID", "PG_LAST_QUERY_ID", "CURRENT_SCHEMAS"}
-"""Functions that run on the leader node, and so not in a query of a table."""
+"""Functions that run on the leader node only, and so not in a query of a table."""
 
 
 class Refused(Exception):
@@ -53,25 +53,25 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class CopyCommand:
-    """`COPY <table> FROM 's3://…'`, its words still unjudged."""
+    """`COPY <table> FROM 's3://…'`, with options that are not checked yet."""
 
     table: str
-    """As PostgreSQL takes it."""
+    """The table's name, quoted for PostgreSQL."""
     columns: tuple[str, ...]
     source: str
     options: tuple[tuple[str, str | None], ...]
 
 
 def sets_case(sql: str) -> bool | None:
-    """What a statement says about names that are quoted: whether they keep their case from now on."""
+    """Whether the statement makes quoted names keep their case from now on; None if it does not say."""
     match = _CASE.match(sql)
     return match[1].lower() in ("true", "on") if match else None
 
 
 def translate(sql: str, *, in_transaction: bool, keeps_case: bool, last_copy_count: int) -> str | CopyCommand:
-    """What PostgreSQL is given in place of a statement. Raises Refused."""
+    """Translate a statement for PostgreSQL, or parse a COPY. Raises Refused."""
     if not keeps_case:
-        sql = _folded(sql)
+        sql = _fold_names(sql)
     try:
         trees = [tree for tree in sqlglot.parse(sql, read="redshift") if tree is not None]
     except (SqlglotError, RecursionError) as error:
@@ -222,7 +222,7 @@ def _create(tree: exp.Create) -> str:
 
 
 def _require_keys(schema: exp.Schema) -> None:
-    """Of a primary key, Redshift enforces that it is not NULL."""
+    """Make the columns of the primary key NOT NULL, which is all that Redshift enforces of a key."""
     keys = {
         part.name for key in schema.expressions if isinstance(key, exp.PrimaryKey) for part in key.expressions
     }
@@ -242,7 +242,7 @@ def _key_parts(one: exp.Expr) -> list[str]:
 
 
 def _is_kept(part: exp.Expr) -> bool:
-    """Redshift does not enforce keys: they are only told to the planner."""
+    """Whether PostgreSQL gets this part; keys are left out, because Redshift does not enforce them."""
     inner = part.expressions[0] if isinstance(part, exp.Constraint) and part.expressions else part
     if part.find(exp.CheckColumnConstraint):
         raise Refused("CHECK constraints are not supported")
@@ -268,7 +268,7 @@ def _type(kind: exp.DataType | None) -> None:
         raise Refused(f'type "{kind.sql("postgres") if kind else "?"}" does not exist', code="42704")
     sizes = [int(part.name) for part in kind.expressions if part.name.isdigit()]
     if kind.is_type(exp.DType.TEXT) or (kind.is_type(exp.DType.VARCHAR) and not kind.expressions):
-        # Both mean 256 bytes there.
+        # Both mean 256 bytes in Redshift.
         kind.set("this", exp.DType.VARCHAR)
         kind.set("expressions", [exp.DataTypeParam(this=exp.Literal.number(256))])
     elif kind.is_type(exp.DType.VARCHAR) and sizes and sizes[0] > VARCHAR_MAX:
@@ -285,8 +285,8 @@ def _tokens(sql: str) -> list[Token]:
     return list(sqlglot.tokenize(sql, read="redshift"))
 
 
-def _folded(sql: str) -> str:
-    """Unless told otherwise, Redshift folds quoted names too."""
+def _fold_names(sql: str) -> str:
+    """Make quoted names lower case, as Redshift does by default."""
     try:
         named = [token for token in _tokens(sql) if token.token_type == TokenType.IDENTIFIER]
     except SqlglotError:
@@ -297,7 +297,7 @@ def _folded(sql: str) -> str:
 
 
 def _words(sql: str, last_copy_count: int) -> str:
-    """Redshift's own functions, as PostgreSQL can say them; all else to the letter."""
+    """Replace Redshift's own functions and types by PostgreSQL's, and change nothing else."""
     tokens = _tokens(sql)
     edits: list[tuple[int, int, str]] = []
     for index, token in enumerate(tokens):
@@ -333,14 +333,14 @@ def _copy(sql: str) -> CopyCommand | str:
     table: list[str] = []
     while at < len(tokens) and tokens[at].text not in ("(",) and tokens[at].text.upper() != "FROM":
         if tokens[at].text != ".":
-            table.append(_quoted(tokens[at]))
+            table.append(_quote_name(tokens[at]))
         at += 1
     columns: list[str] = []
     if tokens[at].text == "(":
         while tokens[at].text != ")":
             at += 1
             if tokens[at].text not in (",", ")"):
-                columns.append(_quoted(tokens[at]))
+                columns.append(_quote_name(tokens[at]))
         at += 1
     if tokens[at].text.upper() != "FROM" or tokens[at + 1].token_type != TokenType.STRING:
         raise Refused("syntax error: COPY reads from S3 only", code="42601")
@@ -360,7 +360,7 @@ def _copy(sql: str) -> CopyCommand | str:
     return CopyCommand(".".join(table), tuple(columns), source, tuple(options))
 
 
-def _quoted(token: Token) -> str:
+def _quote_name(token: Token) -> str:
     if token.token_type == TokenType.IDENTIFIER:
         return '"' + token.text.replace('"', '""') + '"'
     return token.text

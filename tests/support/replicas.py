@@ -1,4 +1,4 @@
-"""A table and its replica in databases of any kind, and what the replica has to hold."""
+"""A table and its replica in databases of any kind, and the rows that the replica must hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sync:
 
 
 class Pair:
-    """Two tables, and what the second has to hold."""
+    """A source table and its replica, with the rows that the replica must hold."""
 
     def __init__(self, folder: Path, ops: Database, replica: Database, *, to: str, more: str = "") -> None:
         self.ops, self.replica = ops, ops if to == "ops" else replica
@@ -79,13 +79,13 @@ class Pair:
         return [flow[f"rows_{what}"] for what in ("inserted", "updated", "deleted")]
 
     def run_all(self) -> None:
-        """What is left of an earlier plan, and what is new after it."""
+        """Run twice: for what is left of an earlier plan, and for the new rows after it."""
         for _ in range(2):
             ran = here("run", "--project", self.file)
             assert ran.code == 0, ran.said
 
     def keep_in_step(self) -> None:
-        """Rows come, change and go, and the replica has the same after each run."""
+        """Insert, update and delete rows, and check that the replica has the same rows after each run."""
         self.insert(range(20), ago=3600)
         assert self.run() == [20, 0, 0]
         self.check()
@@ -108,7 +108,7 @@ class Pair:
 def _rows(where: Database, table: str) -> list[tuple[Any, ...]]:
     listed = ", ".join(map(where.quote, COLUMNS))
     found = where.rows(f"SELECT {listed} FROM {where.quote(table)}")
-    # A NUMBER(38,0) of Snowflake is text in SQLite, which has no number as wide as that.
+    # Snowflake's NUMBER(38,0) is text in SQLite, which has no number that wide.
     return sorted((int(key), *map(_plain, rest)) for key, *rest in found)
 
 

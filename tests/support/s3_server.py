@@ -1,7 +1,7 @@
-"""moto's S3 server, with writes one after the other: python tests/support/s3_server.py HOST PORT
+"""moto's S3 server with serialized writes: python tests/support/s3_server.py HOST PORT
 
-S3 decides a conditional put in one step. moto looks first and writes then, so that two of its threads can
-both find nothing.
+S3 does a conditional put in one step. moto checks first and then writes, so that two of its threads could
+both find no object and write.
 """
 
 from __future__ import annotations

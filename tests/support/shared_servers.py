@@ -1,9 +1,9 @@
 """Servers that all test processes of one `pytest` share.
 
-    python -m tests.support.shared_servers SOCKET
+    python -m tests.support.shared_servers SOCKET FOLDER
 
-starts each of them when somebody first asks for it, and ends them when its standard input does: with the
-`pytest` that started it, however that ends. A test process that is killed takes none along.
+starts each server when a test process first asks for it, and stops them when its standard input ends, which
+is when the `pytest` that started it ends in any way. Killing a test process does not stop them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from tests.support.servers import S3, Postgres, start_postgres, start_s3
 
 ADDRESS = "TIDEGAUGE_TEST_SERVERS"
-"""Where the processes of one `pytest` find the socket."""
+"""The environment variable with the socket's path, for the processes of one `pytest`."""
 
 
 def shared_postgres() -> Postgres:
@@ -36,22 +36,22 @@ def shared_s3() -> S3:
 
 
 def shared_java() -> dict[str, Any]:
-    """Port and secret of the Java with the one Spark of all test processes: `join_java`."""
+    """Return port and secret of the Java whose Spark all test processes share, for `join_java`."""
     return _ask("java")
 
 
 def shared_connect() -> str:
-    """The address of a Spark Connect server."""
+    """Return the address of the shared Spark Connect server."""
     return str(_ask("connect")["address"])
 
 
 class SharedServers:
-    """For the `pytest` that the others belong to."""
+    """The process of the shared servers, started and ended by the main `pytest` process."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tidegauge-shared-")
         os.environ[ADDRESS] = f"{self._folder.name}/socket"
-        # It listens before anybody asks.
+        # Listen before any test process can ask.
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(os.environ[ADDRESS])
             listener.listen(64)
@@ -95,7 +95,7 @@ def _serve(listener: socket.socket, folder: Path) -> None:
     known: dict[str, dict[str, Any]] = {}
     with ExitStack() as servers:
         while True:
-            # Nothing ever comes in on the standard input but its end.
+            # Standard input is readable only when it ends.
             if 0 in select.select([0, listener.fileno()], [], [])[0]:
                 return
             wire, _ = listener.accept()
@@ -107,7 +107,7 @@ def _serve(listener: socket.socket, folder: Path) -> None:
 
 
 def _start_connect(folder: Path) -> AbstractContextManager[str]:
-    # It imports pyspark, which most have no need of.
+    # It imports pyspark, which most test runs do not need.
     from tests.support.connect import start_connect
 
     return start_connect(folder)
@@ -121,7 +121,7 @@ def _start_java() -> Iterator[dict[str, Any]]:
     from tidegauge.spark.pyspark_private import LentJava
     from tidegauge.spark.session import open_session
 
-    # The second number lets a failed task be repeated, as a cluster does.
+    # The second number is the attempts for a task, so that a failed one is repeated as in a cluster.
     settings = SparkSettings("local[6,2]", SHARED_CONF_AND_JAVA)
     java = LentJava(open_session(settings, list(Needs)))
     yield {"port": java.port, "secret": java.secret}  # it ends with this process

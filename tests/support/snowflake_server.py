@@ -1,7 +1,7 @@
-"""A stand-in of Snowflake that speaks its protocol: fakesnow's server, in a thread of this process.
+"""A stand-in for Snowflake that speaks its protocol: fakesnow's server, in a thread of this process.
 
-Snowflake's own connector talks to it, from this process and from others. What it does not know is listed in
-`docs/warehouses.md`.
+Snowflake's own connector talks to it, from this process and from others. `docs/warehouses.md` lists what the
+stand-in does not support.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDLE = [
     r"DROP STAGE",
     r"SHOW PARAMETERS",
 ]
-"""Statements that it does not know, and whose effect is not seen here."""
+"""Statements that fakesnow does not know and whose effect no test needs."""
 DATABASE = "DW"
 
 
@@ -66,7 +66,7 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
     import uvicorn
     from fakesnow.instance import FakeSnow
 
-    # By its full name: the package has a function that is called so, too.
+    # By its full name, because the package also has a function called `server`.
     module = importlib.import_module("fakesnow.server")
 
     class Instance(FakeSnow):
@@ -74,7 +74,7 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
             return super().connect(*args, **{**options, "nop_regexes": IDLE})
 
     vars(module)["shared_fs"] = Instance()
-    # What a statement may not say is asserted by tests; its own log would fill theirs.
+    # Tests check which statements are refused; the server's own log would only fill the tests' output.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     logging.getLogger("fakesnow.server").setLevel(logging.CRITICAL)
     port = free_port()
@@ -90,5 +90,5 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
     finally:
         server.should_exit = True
         server.force_exit = True
-        # A statement that DuckDB never answers would hold it for ever.
+        # A timeout, because a statement that DuckDB never answers would hold the thread forever.
         thread.join(timeout=30)

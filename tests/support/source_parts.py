@@ -1,4 +1,4 @@
-"""What the tests of sources share: databases to read from, and walking through their windows."""
+"""Shared by the tests of sources: databases to read from, and surveys and batches of their tables."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Place:
             source.close()
 
     def read(self, source_table: SourceTable, batch: Batch, columns: str) -> list[tuple[Any, ...]]:
-        """The rows that the reader's own SELECTs of a batch cover, with columns of the test's choice."""
+        """Read a batch's rows with the reader's SELECTs, but with the test's choice of columns."""
         rows: list[tuple[Any, ...]] = []
         for select in JdbcReader(self.database).selects(source_table, batch):
-            # Up to the last FROM is the reader's own list of columns.
+            # The text before the last FROM is the reader's list of columns.
             _, _, tail = select.rpartition(" FROM ")
             rows += self.run(f"SELECT {columns} FROM {tail}")
         return rows
@@ -84,7 +84,7 @@ def asked(cursor: str = "at", *, settle: timedelta = NOW, **options: Any) -> Tab
 
 
 def batches(survey: Survey, after: RowPosition | None, parallel: int = 1) -> list[Batch]:
-    """As the planner makes them: `parallel` splits to a batch."""
+    """Make batches as the planner does: `parallel` splits in each."""
     made: list[Batch] = []
     for start in range(0, len(survey.cuts), parallel):
         part = survey.cuts[start : start + parallel]
@@ -118,7 +118,7 @@ def duckdb_place(folder: Path) -> Place:
         return connection
 
     def run(statement: str) -> Any:
-        # DuckDB keeps the word `at` for itself; our tables have a column of that name.
+        # `at` is a keyword in DuckDB, and the tests' tables have a column of that name.
         quoted = _BARE_AT.sub(lambda found: '"at"' if found[0] == "at" else found[0], statement)
         with connect() as connection:
             return connection.execute(quoted).fetchall()
@@ -127,7 +127,7 @@ def duckdb_place(folder: Path) -> Place:
 
 
 def snowflake_place(server: SnowflakeServer) -> Place:
-    """A schema of its own. Unquoted names become upper case, as there."""
+    """Make a new schema. Unquoted names become upper case, as in Snowflake."""
     schema = server.create_schema()
 
     def run(statement: str) -> Any:

@@ -1,4 +1,4 @@
-"""How many jobs a test asks of the Spark that it shares with others."""
+"""Counts the jobs that a test starts in the Spark that it shares with other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def count_jobs(spark: SparkSession) -> int:
-    """Those that this thread has begun, or who works for it, since it first asked."""
+    """Count the jobs that this thread, or threads that work for it, started since its first call."""
     context = spark.sparkContext
     group = context.getLocalProperty("spark.jobGroup.id")
     if group is None:

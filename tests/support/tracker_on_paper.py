@@ -1,7 +1,8 @@
-"""The tracker of the requirements paper, as written there, in plain Python over a file: to test what it does.
+"""The tracker as designed in the requirements paper, in plain Python over a file, to test that design.
 
-Line by line its three functions, with one kindness: where its code misses its own row (it looks for a job_id
-and an id that nobody wrote), it is let find it. What is left are the faults of the design.
+It has the paper's three functions line by line, with one correction: where the paper's code misses its own
+row, because it looks for a job_id and an id that nothing wrote, this code finds it. The remaining faults are
+those of the design.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Record = dict[str, Any]
 
 
 class TrackerOnPaper:
-    """Times are plain numbers, from the clock that is given."""
+    """The tracker of the paper; times are numbers from the clock `now`."""
 
     def __init__(self, file: Path, now: Callable[[], float]) -> None:
         self._file = file
@@ -26,7 +27,7 @@ class TrackerOnPaper:
         return json.loads(self._file.read_text()) if self._file.exists() else []
 
     def _write(self, rows: list[Record]) -> None:
-        # One atomic commit, as Delta gives it.
+        # One atomic commit, as with Delta.
         new = self._file.with_suffix(".new")
         new.write_text(json.dumps(rows))
         new.replace(self._file)

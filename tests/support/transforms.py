@@ -1,4 +1,4 @@
-"""Transforms and changes by dice, and a small engine that says what a transform makes of whole tables."""
+"""Random transforms and changes, and a small engine that computes a transform over whole tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FIELDS = ("id", "fk", "k", "v")
 
 
 def fields(name: str) -> list[str]:
-    """Every table has its own names, so that a column needs no table's name before it."""
+    """Name the columns of a table, different for each table, so that a column needs no table's name."""
     return [f"{name}{column}" for column in FIELDS]
 
 
 class Bench:
-    """Tables before and after, what came and what went, in a database of one process."""
+    """An in-memory DuckDB with each table before and after a change, and the rows that came and went."""
 
     def __init__(self) -> None:
         self.connection = duckdb.connect(":memory:", config={"threads": 1})
@@ -39,7 +39,7 @@ class Bench:
         self.moving = moving
         for name in NAMES:
             old = _rows(dice, dice.randint(0, 6))
-            new = _changed(dice, old) if name in moving else old
+            new = _change_rows(dice, old) if name in moving else old
             came, gone = Counter(new) - Counter(old), Counter(old) - Counter(new)
             self._fill(f"old_{name}", old)
             self._fill(f"new_{name}", new)
@@ -56,16 +56,16 @@ class Bench:
             self.connection.execute(f'INSERT INTO "{table}" VALUES {listed}')
 
     def ask(self, sql: str, state: str | None = None) -> Counter[Row]:
-        """Of moving tables in one state, if one is named."""
-        return Counter(self.connection.execute(_worded(sql, state, tuple(self.moving))).fetchall())
+        """Run Spark SQL; with `state` (old, new, came, gone) the moving tables are read in that state."""
+        return Counter(self.connection.execute(_to_duckdb_sql(sql, state, tuple(self.moving))).fetchall())
 
     def names(self) -> list[str]:
-        """The columns of the last answer."""
+        """Return the column names of the last result."""
         return [str(column[0]).lower() for column in self.connection.description or ()]
 
 
 @lru_cache(maxsize=20_000)
-def _worded(sql: str, state: str | None, moving: tuple[str, ...]) -> str:
+def _to_duckdb_sql(sql: str, state: str | None, moving: tuple[str, ...]) -> str:
     tree = sqlglot.parse_one(sql, dialect="spark")
     for table in tree.find_all(exp.Table) if state else ():
         if table.name in moving:
@@ -81,7 +81,7 @@ def _rows(dice: random.Random, count: int) -> list[Row]:
     ]
 
 
-def _changed(dice: random.Random, old: Sequence[Row]) -> list[Row]:
+def _change_rows(dice: random.Random, old: Sequence[Row]) -> list[Row]:
     kept = [list(row) for row in old if dice.random() > 0.3]
     for row in kept:
         for place in range(1, len(row)):
@@ -91,14 +91,14 @@ def _changed(dice: random.Random, old: Sequence[Row]) -> list[Row]:
 
 
 class Maker:
-    """What its transforms mean does not matter, only that they are read rightly."""
+    """Makes random transforms. They need not mean anything; they only have to be computed correctly."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.owner: dict[str, str] = {}
 
     def transform(self) -> tuple[str, list[str]]:
-        """And the columns of its key."""
+        """Make a transform's SQL, and the columns of its key."""
         kind = self.dice.random()
         if kind < 0.1:
             first, key = self._select(self.dice.choice((1, 2)), bare=True)

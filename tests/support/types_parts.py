@@ -1,4 +1,4 @@
-"""Read whole tables through Spark into Parquet, to see what arrives."""
+"""Reads whole tables through Spark into Parquet, to check the types and values that arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """A column type, values as the database's SQL, and what has to arrive."""
+    """A column type, values as SQL of the database, and the type and values that must arrive."""
 
     native: str
     values: tuple[str, ...]
@@ -29,7 +29,7 @@ class Case:
 def arrived(
     spark: SparkSession, place: Place, table: str, folder: Path, *, step: int = 1_000_000, **options: Any
 ) -> pa.Table:
-    """What Parquet holds after every batch of a table has been read."""
+    """Read every batch of a table into Parquet, and return the content of the files."""
     source_table, survey = place.survey(table, step=step, **options)
     reader = JdbcReader(place.database)
     parts = []
@@ -41,7 +41,7 @@ def arrived(
 
 
 def make(place: Place, table: str, cases: list[Case], quote: str) -> None:
-    """A table with one column for each case and one row for each value; shorter columns end in NULL."""
+    """Create a table with a column for each case and a row for each value; shorter columns end in NULL."""
     columns = [f"{quote}v{i}{quote} {case.native}" for i, case in enumerate(cases)]
     place.run(f"CREATE TABLE {table} (id int PRIMARY KEY, {', '.join(columns)})")
     for row in range(max(len(case.values) for case in cases) + 1):

@@ -1,4 +1,4 @@
-"""A Delta table for a test, version by version, and its rows as often as they are there."""
+"""A Delta table for a test, read version by version, and its rows with their counts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Versioned:
 
 
 def counted(frame: DataFrame) -> Rows:
-    """The rows as often as they are there. By their text: in there -0.0 is not 0.0, and NaN is NaN."""
+    """Count each row by its text, in which -0.0 differs from 0.0, and NaN equals NaN."""
     return Counter(tuple(map(as_text, row)) for row in frame.collect())
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def postgres_database(server: Postgres) -> Database:
-    """A schema of its own: a database would be three hundred files."""
+    """Make a schema, not a database: a new PostgreSQL database is three hundred files."""
     schema = f"dw é {secrets.token_hex(4)}"
     with server.connect() as connection:
         connection.execute(f'CREATE SCHEMA "{schema}"')

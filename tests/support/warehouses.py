@@ -1,6 +1,6 @@
-"""Warehouses for tests, one after the other, and rows to load into them.
+"""Warehouses for tests, one for each engine, and rows to load into them.
 
-A further engine: a name in ENGINES, a branch in `make`, and a `hold` of its own where it locks another way.
+To add an engine: a name in ENGINES, a branch in `make`, and a `hold` function if it locks in another way.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ Hold = Callable[["Yard", TableName], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Yard:
-    """A warehouse with nothing in it."""
+    """An empty warehouse, with helpers to load and read it."""
 
     name: str
     database: Database
     schema: str | None
     hold: Hold = field(repr=False)
-    """Another session keeps everybody from writing to a table, for as long as the block lasts."""
+    """A context manager in which another session locks a table against writes."""
     land: Callable[[BatchRows], BatchRows] = field(default=lambda batch_data: batch_data, repr=False)
-    """Brings rows to where the engine can load them from."""
+    """Copies a batch's rows to a place from which the engine can load them."""
 
     def house(self) -> Warehouse:
         return open_warehouse(self.database)
@@ -68,10 +68,10 @@ class Yard:
         house = self.house()
         if patience is not None:
             house.patience = patience
-        return _Landed(flow, house, self.land)
+        return _LandingOutput(flow, house, self.land)
 
     def run(self, *statements: str) -> None:
-        """In one transaction."""
+        """Run statements in one transaction."""
         session = self.house().connect()
         try:
             for sql in statements:
@@ -88,7 +88,7 @@ class Yard:
             session.close()
 
     def create(self, name: str, layout: Layout, *, key: Sequence[str] = ()) -> None:
-        """As somebody else would have made it."""
+        """Create a table, as a user might have done before the first load."""
         house = self.house()
         columns = [WarehouseColumn(one.name, house.type(one, key=one.name in key)) for one in layout.fields]
         self.run(house.create(self.table(name), columns, key=key))
@@ -97,7 +97,7 @@ class Yard:
         return f"({', '.join(map(self.house().name, columns))})"
 
     def at(self, name: str) -> str:
-        """A table as SQL names it."""
+        """Return the quoted full name of a table."""
         return self.house().table(self.table(name))
 
     def contents(
@@ -116,8 +116,8 @@ class Yard:
             session.close()
 
 
-class _Landed(WarehouseOutput):
-    """An output whose rows are brought to where the engine can load them from."""
+class _LandingOutput(WarehouseOutput):
+    """An output that first copies rows to a place from which the engine can load them."""
 
     def __init__(self, flow: TableFlow, house: Warehouse, land: Callable[[BatchRows], BatchRows]) -> None:
         super().__init__(flow, warehouse=house)
@@ -130,7 +130,7 @@ class _Landed(WarehouseOutput):
 
 @pytest.fixture(params=ENGINES)
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Yard:
-    """A warehouse of its own, on each engine in turn."""
+    """An empty warehouse, on each engine in turn."""
     return make(request.param, request, tmp_path)
 
 
@@ -156,7 +156,7 @@ def make(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Yard:
 
 
 def _snowflake(request: pytest.FixtureRequest) -> Yard:
-    """fakesnow: Snowflake's connector on DuckDB, inside this process."""
+    """Make a warehouse in fakesnow: Snowflake's connector on DuckDB, inside this process."""
     request.getfixturevalue("fake_snowflake")
     database = Database(
         "dw",
@@ -202,12 +202,12 @@ def _redshift(server: Redshift) -> Yard:
 
 @functools.cache
 def _redshift_database(server: Redshift) -> str:
-    """One for all tests, each with a schema of its own: a database of PostgreSQL is three hundred files."""
+    """Make one database for all tests, which use one schema each: a new database is three hundred files."""
     return server.create_database()
 
 
 def on_s3(s3: S3, bucket: str, batch_data: BatchRows) -> BatchRows:
-    """The rows of a cargo in files of a lake on S3, as an extract would have left them."""
+    """Write a batch's rows as files of a lake on S3, as an extract would; return the batch with them."""
     if batch_data.files and batch_data.files[0].lake.on_s3:
         return batch_data
     keys = (Secret(s3.access_key), Secret(s3.secret_key))
@@ -221,7 +221,7 @@ def on_s3(s3: S3, bucket: str, batch_data: BatchRows) -> BatchRows:
         path = f"shop.orders/data/{attempt}/part-{number:05}.parquet"
         client.put_object(Bucket=bucket, Key=f"raw é/{path}", Body=out.getvalue())
         files.append(LakeFile(lake, path, table.num_rows, out.tell()))
-    # An extract keeps no file that is empty.
+    # An extract keeps no empty files.
     kept = [(file, one) for file, one in zip(files, batch_data.splits, strict=True) if file.rows]
     counted = sum(file.rows for file in files)
     return replace(
@@ -242,7 +242,7 @@ def _hold_redshift(yard: Yard, table: TableName) -> Iterator[None]:
 
 @contextmanager
 def _hold_duckdb(yard: Yard, table: TableName) -> Iterator[None]:
-    """A DuckDB file is held by another process, or not at all."""
+    """Lock the DuckDB file from another process, because only another process can lock it."""
     path = str(yard.database.path)
     code = f"import duckdb, sys; c = duckdb.connect({path!r}); print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -266,7 +266,7 @@ def _hold_sqlite(yard: Yard, table: TableName) -> Iterator[None]:
 
 
 def plain(value: Any) -> Any:
-    """What every engine's driver can be compared by: SQLite has no booleans and no dates of its own."""
+    """Convert a value to a form that is equal on every engine; SQLite has no booleans and dates."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, datetime):
@@ -280,7 +280,7 @@ def plain(value: Any) -> Any:
 def layout_of(
     *fields: tuple[str, str] | tuple[str, str, str], key: Sequence[str] = ("id",), cursor: str | None = "at"
 ) -> Layout:
-    """Fields as name, Spark's type, and the source's own where that matters."""
+    """Make a layout from fields given as name, Spark type and, if it matters, the source's type."""
     made = tuple(Field(one[0], one[1], one[2] if len(one) > 2 else one[1]) for one in fields)
     names = {one.name for one in made}
     return Layout(TableName("shop", "orders"), made, tuple(key), "value", cursor if cursor in names else None)
@@ -291,7 +291,7 @@ ORDERS = layout_of(("id", "bigint"), ("name", "string"), ("amount", "decimal(12,
 
 @dataclass(frozen=True)
 class Heap:
-    """A stretch of rows that are at hand."""
+    """A split whose rows are in memory."""
 
     layout: Layout
     rows: tuple[tuple[Any, ...], ...]
@@ -316,7 +316,7 @@ def keys_to_delete(layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> KeysTo
 
 
 def files_of(folder: Path, layout: Layout, *splits: Sequence[tuple[Any, ...]]) -> BatchRows:
-    """The same in files of a lake."""
+    """Make a batch whose splits are also Parquet files in a local lake."""
     folder.mkdir(parents=True, exist_ok=True)
     lake = Lake("lake", str(folder))
     files = []
@@ -357,17 +357,17 @@ def tag_of(flow: TableFlow, seq: int, epoch: int = 0) -> Tag:
 
 @dataclass
 class Loader:
-    """Loads one cargo after the other into a table, as a run does."""
+    """Loads one batch after the other into a table, as a run does."""
 
     yard: Yard
     flow: TableFlow
     seq: int = 0
     epoch: int = 0
     place: int | None = None
-    """Which batch of the lake it is that is loaded; None: always the next one."""
+    """The number of the lake's batch to load; None means the next one each time."""
 
     def again(self) -> None:
-        """Begin the target's next epoch, as a reset does: the lake is loaded again, over what is there."""
+        """Open the target's next epoch, as a reset does: the lake is loaded again, over the existing rows."""
         self.epoch, self.seq = self.epoch + 1, 0
         output = self.yard.output(self.flow)
         output.open_epoch(self.flow.pipeline, self.flow.name, self.epoch, None, "once more")
@@ -388,7 +388,7 @@ class Loader:
         return self.load(read_batch(layout, *splits))
 
     def delete(self, layout: Layout, rows: Sequence[tuple[Any, ...]]) -> Receipt:
-        """Keys that are gone; for a history, with the moment at which they were seen gone."""
+        """Delete rows by key; for a history each key comes with the time at which it was found missing."""
         return self.load(keys_to_delete(layout, rows))
 
 
@@ -397,5 +397,5 @@ def loader(yard: Yard, **options: Any) -> Loader:
 
 
 def counts(receipt: Receipt) -> tuple[int, int | None, int | None, int | None]:
-    """Rows, inserted, updated, deleted."""
+    """Return rows, inserted, updated and deleted."""
     return receipt.rows, receipt.inserted, receipt.updated, receipt.deleted

@@ -1,4 +1,4 @@
-"""Projects that an earlier version left, opened in a folder of one's own: see tests/fixtures/README.md."""
+"""Projects written by earlier versions, unpacked into a test's folder: see tests/fixtures/README.md."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Rows = Counter[tuple[Any, ...]]
 
 @dataclass
 class Old:
-    """A copy of such a project. Its folder is the working folder, where its ledger looks for its source."""
+    """A copy of such a project. Its folder is the working folder, where its ledger expects the source."""
 
     folder: Path
     connect: Callable[[], Any] | None = None
-    """To its warehouse, if it has one."""
+    """Opens a connection to the project's warehouse; None if it has none."""
     connect_ledger: Callable[[], Any] | None = None
-    """If that is a database."""
+    """Opens a connection to the ledger; None if it is not in a database."""
 
     def do(self, *words: str, code: int = 0) -> Ran:
         ran = here(*words, "--json", "--project", "tidegauge.yml")
@@ -44,7 +44,7 @@ class Old:
         return ran
 
     def said(self, name: str) -> Any:
-        """What the version that made it said of it."""
+        """Read an output that the earlier version saved."""
         return json.loads((self.folder / "said" / f"{name}.json").read_text(encoding="utf-8"))
 
     def source(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -63,7 +63,7 @@ class Old:
         return Counter(tuple(row[name] for name in names) for row in found)
 
     def in_warehouse(self, table: str, *more: str) -> Rows:
-        # Qualified, for `at` alone is a keyword of DuckDB's.
+        # Qualified, because `at` alone is a keyword in DuckDB.
         names = ", ".join(f"t.{name}" for name in (*self.columns(table), *more))
         assert self.connect is not None
         return Counter(_fetch(self.connect, f"SELECT {names} FROM {table} AS t"))
@@ -81,7 +81,7 @@ def _fetch(connect: Callable[[], Any], sql: str) -> list[tuple[Any, ...]]:
 
 
 def unpack(version: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Its folder, which is the working folder from here on."""
+    """Unpack a project and make its folder the working folder; return the folder."""
     shutil.unpack_archive(FIXTURES / version / f"{name}.tar.xz", folder)
     monkeypatch.chdir(folder / name)
     return folder / name
@@ -90,7 +90,7 @@ def unpack(version: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatc
 def open_old(
     version: str, name: str, folder: Path, request: pytest.FixtureRequest, *, warehouse: bool = True
 ) -> Old:
-    """A project, with its databases on the test's servers."""
+    """Unpack a project, and restore its databases on the test's servers."""
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     home = unpack(version, name, folder, monkeypatch)
 
@@ -127,14 +127,14 @@ def open_old(
 
 
 def ledger_address(name: str) -> str:
-    """As a tracker takes it, in the project's folder."""
+    """Return the ledger's address for a tracker that runs in the project's folder."""
     return {"sqlite": "sqlite:///ledger.db", "json": "json:ledger", "delta": "delta:ledger"}.get(
         name
     ) or os.environ["OLD_LEDGER"]
 
 
 def assert_says_the_same(kept: Any, now: Any, *, passing: Sequence[str] = (), place: str = "") -> None:
-    """Every field that there was has its value; there may be more. What passes with time is left out."""
+    """Check that every old field has its old value. There may be new fields; `passing` ones may change."""
     if isinstance(kept, dict):
         for name, value in kept.items():
             if name not in passing:
@@ -149,13 +149,14 @@ def assert_says_the_same(kept: Any, now: Any, *, passing: Sequence[str] = (), pl
 
 
 def history_of(log: Sequence[tuple[Any, ...]], when: int) -> Rows:
-    """The history (scd2) of rows `(key, …)`, as they came: with valid_from, valid_to, is_current behind.
+    """Compute the history (scd2) of rows `(key, …)` given in order of arrival: each version of a key, with
+    valid_from, valid_to and is_current appended.
 
-    `when` is the place of the column that orders them.
+    `when` is the index of the column that orders them.
     """
     found: Rows = Counter()
     for key in {row[0] for row in log}:
-        # Of two at one moment the later one counts.
+        # Of two rows with the same time, the one that arrived later counts.
         versions = list({row[when]: row for row in log if row[0] == key}.values())
         kept: list[tuple[Any, ...]] = []
         for row in sorted(versions, key=lambda row: row[when]):

@@ -1,4 +1,4 @@
-"""Gold of the observability example, over all the data at once, in plain Python; its SQL is not used."""
+"""The gold tables of the observability example, computed at once in plain Python, without its SQL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 Row = dict[str, Any]
 System = Mapping[str, Sequence[Row]]
-"""The rows of each system table that have arrived."""
+"""The rows that have arrived, by system table."""
 Table = dict[tuple[Any, ...], Row]
-"""By key."""
+"""Rows by their key."""
 PriceOf = Callable[[Row], Decimal | None]
 
 NONE = "NONE"
@@ -40,23 +40,23 @@ _ENVIRONMENTS = {
 
 
 def compute_gold(system: System) -> dict[str, Table]:
-    """Every gold table, by its name."""
+    """Compute every gold table, by its name."""
     usage = price_usage(system)
     runs = make_run_costs(system, usage)
     return {
-        "gld_dim_workspace": _keyed(
+        "gld_dim_workspace": _index_by_key(
             (
                 _pick(row, "workspace_id workspace_name workspace_url cloud status")
                 for row in system["access/workspaces_latest"]
             ),
             "workspace_id",
         ),
-        "gld_dim_node_type": _keyed(
+        "gld_dim_node_type": _index_by_key(
             (_pick(row, "node_type core_count memory_mb gpu_count") for row in system["compute/node_types"]),
             "node_type",
         ),
-        "gld_dim_entity": _keyed(make_entities(system), "entity_sk"),
-        "gld_dim_cluster": _keyed(make_clusters(system), "cluster_sk"),
+        "gld_dim_entity": _index_by_key(make_entities(system), "entity_sk"),
+        "gld_dim_cluster": _index_by_key(make_clusters(system), "cluster_sk"),
         "gld_dim_sku": _make_skus(system),
         "gld_dim_run_status": _make_statuses(system),
         "gld_dim_date": _make_dates(system),
@@ -71,7 +71,7 @@ def compute_gold(system: System) -> dict[str, Table]:
 def trace_history(
     rows: Iterable[Row], key: Sequence[str], sequence: str, *, ignore: Sequence[str] = ()
 ) -> list[Row]:
-    """Every key's versions: sorted, those that change nothing left out, each valid until the next."""
+    """Make the versions of each key: sorted, without those that change nothing, each valid until the next."""
     events = defaultdict(list)
     for row in rows:
         events[tuple(row[name] for name in key)].append(row)
@@ -128,7 +128,7 @@ def make_clusters(system: System, *, ignore: Sequence[str] = ()) -> list[Row]:
 
 
 def read_tags(tags: Iterable[tuple[str, str | None]]) -> Row:
-    """The columns that tags fill, their defaults, and in `tagged` which of them are no defaults."""
+    """Make the columns for tags, with defaults; `tagged` lists the columns that are not defaults."""
     found: dict[str, str] = {}
     for spelt, value in sorted(tags, key=lambda one: one[0]):
         name = re.sub("[-_ ]", "", spelt).lower()
@@ -151,20 +151,20 @@ def list_prices(system: System) -> list[Row]:
 
 
 def find_price(system: System) -> PriceOf:
-    """The price of a record's cloud, SKU and unit at the time it began."""
+    """Make a function that finds the price of a record's SKU when the record began; None if there is none."""
     by_sku = defaultdict(list)
     for one in list_prices(system):
         by_sku[one["cloud"], one["sku_name"], one["usage_unit"]].append(one)
 
     def price(record: Row) -> Decimal | None:
         own = by_sku[record["cloud"], record["sku_name"], record["usage_unit"]]
-        return next((one["price"] for one in own if _holds(one, record["usage_start_time"])), None)
+        return next((one["price"] for one in own if _is_valid_at(one, record["usage_start_time"])), None)
 
     return price
 
 
 def price_usage(system: System, price: PriceOf | None = None) -> list[Row]:
-    """Every record with its tags, its price, and the versions of its cluster and entity that held then."""
+    """Make each record with its tags, its price, and the versions of its cluster and entity valid then."""
     price = price or find_price(system)
     clusters = _by(make_clusters(system), "workspace_id", "cluster_id")
     entities = _by(make_entities(system), "workspace_id", "entity_type", "entity_id")
@@ -184,9 +184,9 @@ def price_usage(system: System, price: PriceOf | None = None) -> list[Row]:
         }
         start = record["usage_start_time"]
         own = clusters[row["workspace_id"], row["cluster_id"]]
-        row["cluster_sk"] = next((one["cluster_sk"] for one in own if _holds(one, start)), NONE)
+        row["cluster_sk"] = next((one["cluster_sk"] for one in own if _is_valid_at(one, start)), NONE)
         own = entities[row["workspace_id"], kind, row["entity_id"]]
-        row["entity_sk"] = next((one["entity_sk"] for one in own if _holds(one, start)), NONE)
+        row["entity_sk"] = next((one["entity_sk"] for one in own if _is_valid_at(one, start)), NONE)
         worth = price(record)
         row |= {
             "records": 1,
@@ -252,8 +252,8 @@ def make_run_costs(system: System, usage: Iterable[Row]) -> Table:
 
 
 def charge_back(usage: Iterable[Row], overhead: Fraction) -> dict[tuple[str, str], dict[str, int]]:
-    """Cents by month and department. What has no department goes to all in proportion to their own cost; the
-    cents that rounding leaves go to the largest remainders."""
+    """Compute cents by month and department. Cost without a department is shared in proportion to the
+    departments' own cost; cents left by rounding go to the largest remainders."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     months = defaultdict(list)
     for row in usage:
@@ -286,7 +286,7 @@ def _spread(cents: int, weights: Mapping[str, Fraction]) -> dict[str, int]:
 
 
 def _round(value: Fraction) -> int:
-    """Half up."""
+    """Round half up."""
     return (value + Fraction(1, 2)).__floor__()
 
 
@@ -364,7 +364,7 @@ def _make_dates(system: System) -> Table:
     return found
 
 
-def _holds(version: Row, moment: datetime) -> bool:
+def _is_valid_at(version: Row, moment: datetime) -> bool:
     return bool(
         version["valid_from"] <= moment and (version["valid_to"] is None or moment < version["valid_to"])
     )
@@ -386,7 +386,7 @@ def _pick(row: Row, names: str) -> Row:
     return {name: row[name] for name in names.split()}
 
 
-def _keyed(rows: Iterable[Row], *key: str) -> Table:
+def _index_by_key(rows: Iterable[Row], *key: str) -> Table:
     return {tuple(row[name] for name in key): row for row in rows}
 
 

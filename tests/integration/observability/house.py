@@ -1,4 +1,4 @@
-"""The observability example in a folder of its own: its days, its runs, and what gold should be."""
+"""The observability example copied into a test's folder: its days, its runs, and the expected gold tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Observability:
         self.days = 0
 
     def write_day(self) -> None:
-        """What arrives on the next day."""
+        """Write the rows that arrive on the next day."""
         self.days += 1
         self._made["write_day"](self.month, self.days, self.folder / "system")
 
@@ -44,13 +44,13 @@ class Observability:
         return ran
 
     def verify(self, *words: str) -> None:
-        """Every flow that can be compared is what its transform makes of whole inputs."""
+        """Check that every flow that can be compared equals its transform over whole inputs."""
         ran = here("verify", "--json", *words, "--project", self.file)
         assert ran.code == 0, ran.said
         assert {one["equal"] for one in ran.json["tables"]} <= {True, None}, ran.said
 
     def arrived(self, *, on: int | None = None) -> System:
-        """The rows of every system table until now, or of one day alone."""
+        """Return the rows of every system table that have arrived until now, or on one day."""
         found = {}
         for table, rows in self.month.rows.items():
             if table in self._made["REPLACED"]:
@@ -61,26 +61,26 @@ class Observability:
         return found
 
     def read(self, table: str) -> list[Row]:
-        """A table of the lake, such as `gold/gld_dim_sku`."""
+        """Read a table of the lake, such as `gold/gld_dim_sku`."""
         rows = self.spark.read.format("delta").load(str(self.folder / "lake" / table)).collect()
         return [row.asDict(recursive=True) for row in rows]
 
     def read_view(self, name: str) -> list[Row]:
-        """As the catalogue has it after a run."""
+        """Read a view from the catalogue after a run."""
         return [row.asDict() for row in self.spark.table(name).collect()]
 
     def check(self) -> None:
-        """Every gold table is what the independent computation makes of all that has arrived."""
+        """Check every gold table against the independent computation over all rows that have arrived."""
         for table, expected in compute_gold(self.arrived()).items():
-            found = Counter(map(_comparable, self.read(f"gold/{table}")))
-            right = Counter(map(_comparable, expected.values()))
+            found = Counter(map(_make_comparable, self.read(f"gold/{table}")))
+            right = Counter(map(_make_comparable, expected.values()))
             extra, missing = (
                 list((one - other).items())[:2] for one, other in ((found, right), (right, found))
             )
             assert found == right, f"day {self.days}, {table}: {extra=} {missing=}"
 
 
-def _comparable(row: Row) -> frozenset[tuple[str, Any]]:
+def _make_comparable(row: Row) -> frozenset[tuple[str, Any]]:
     return frozenset((name, _plain(name, value)) for name, value in row.items())
 
 

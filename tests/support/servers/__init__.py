@@ -1,7 +1,7 @@
 """Real servers for tests, benchmarks and demonstrations.
 
 Each starts on a free loopback port with a private data folder, as an unprivileged user, and is stopped by
-its process id. Durability is switched off: these servers are sources to read from, and they live for minutes.
+its process id. Durability is switched off, because their data is needed for minutes only.
 
     with start_postgres() as server, server.connect(server.create_database()) as connection: ...
 """

@@ -1,4 +1,4 @@
-"""A MariaDB of its own, and its logins."""
+"""A private MariaDB server for tests, and its logins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MariaDB:
     pid: int
 
     def connect(self, database: str | None = None) -> Any:
-        """A pymysql connection with autocommit."""
+        """Open a pymysql connection with autocommit."""
         from tidegauge.model.mysql_connection import MysqlConnection
 
         return MysqlConnection(
@@ -46,7 +46,7 @@ class MariaDB:
         )
 
     def address(self, database: str) -> str:
-        """As a ledger's address is written."""
+        """The address of a ledger in this database."""
         return f"mysql://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{database}"
 
     def create_database(self) -> str:
@@ -56,7 +56,7 @@ class MariaDB:
         return name
 
     def bare_login(self) -> MariaDB:
-        """The same server for a user that may SELECT everything and see no other session."""
+        """Return the same server with a user that may SELECT everything and see no other session."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE USER IF NOT EXISTS {BARE_USER}@'%%' IDENTIFIED BY %s", (BARE_PASSWORD,))
             cursor.execute(f"GRANT SELECT ON *.* TO {BARE_USER}@'%'")
@@ -65,7 +65,7 @@ class MariaDB:
 
 @contextmanager
 def start_mariadb(folder: Path | None = None, *, options: Sequence[str] = ()) -> Iterator[MariaDB]:
-    """A MariaDB whose clock, zone and sql_mode are the distribution's defaults.
+    """Start a MariaDB whose clock, time zone and sql_mode are the distribution's defaults.
 
     `folder`, where given, must be reachable by the user `mysql` when this runs as root.
     """
@@ -98,11 +98,11 @@ def start_mariadb(folder: Path | None = None, *, options: Sequence[str] = ()) ->
             *options,
         ]
         with home.serve(command) as process:
-            await_server(process, home, lambda: _mariadb_accounts(sock))
+            await_server(process, home, lambda: _create_accounts(sock))
             yield MariaDB(HOST, port, USER, PASSWORD, process.pid)
 
 
-def _mariadb_accounts(sock: Path) -> None:
+def _create_accounts(sock: Path) -> None:
     import pymysql
 
     with pymysql.connect(unix_socket=str(sock), user="root") as connection, connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own, and its logins."""
+"""A private PostgreSQL server for tests, and its logins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Postgres:
     pid: int
 
     def connect(self, database: str = "postgres") -> Any:
-        """A psycopg connection with autocommit."""
+        """Open a psycopg connection with autocommit."""
         import psycopg
 
         return psycopg.connect(
@@ -46,7 +46,7 @@ class Postgres:
         )
 
     def address(self, database: str) -> str:
-        """As a ledger's address is written."""
+        """The address of a ledger in this database."""
         return f"postgresql://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{database}"
 
     def create_database(self) -> str:
@@ -56,9 +56,9 @@ class Postgres:
         return name
 
     def bare_login(self) -> Postgres:
-        """The same server for a user that may SELECT everything and see no other session."""
+        """Return the same server with a user that may SELECT everything and see no other session."""
         with self.connect() as connection, connection.transaction():
-            # Test processes share the server, and one of them comes first.
+            # Test processes share the server; the lock lets only one of them create the role.
             connection.execute("SELECT pg_advisory_xact_lock(1)")
             known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (BARE_USER,)).fetchone()
             if not known:
@@ -69,7 +69,7 @@ class Postgres:
 
 @contextmanager
 def start_postgres(folder: Path | None = None, *, options: Sequence[str] = ()) -> Iterator[Postgres]:
-    """A PostgreSQL with prepared transactions allowed; `options` are settings such as `timezone=Asia/Tokyo`.
+    """Start a PostgreSQL with prepared transactions; `options` are settings such as `timezone=Asia/Tokyo`.
 
     `folder`, where given, must be reachable by the user `postgres` when this runs as root.
     """

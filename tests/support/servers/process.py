@@ -1,4 +1,4 @@
-"""A server as a process: a free port, a private folder, an unprivileged user; stopped by its process id."""
+"""Server processes: a free port, a private folder, an unprivileged user; stopped by their process id."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from typing import IO
 HOST = "127.0.0.1"
 START_SECONDS = 600.0
 USER, PASSWORD = "tidegauge", "tide p@ss/word%"
-"""The password has every character that an address must quote."""
+"""The password has characters that an address must quote."""
 BARE_USER, BARE_PASSWORD = "bare", "bare-password"
 
 _numbers = itertools.count(1)
 
 
 class ServerMissing(Exception):
-    """A test that needs a server fails without it; it is never skipped."""
+    """A server cannot be started; a test that needs one fails and is never skipped."""
 
 
 def free_port() -> int:
-    """A port on which nothing listens, now."""
+    """Find a port on which nothing listens at this moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -43,7 +43,7 @@ class ServerHome:
 
     path: Path
     account: pwd.struct_passwd | None
-    """None: oneself."""
+    """The user that owns the folder and runs the server; None means the current user."""
     log: IO[bytes] = field(repr=False)
 
     def run(self, *command: str) -> None:
@@ -73,7 +73,7 @@ class ServerHome:
         try:
             yield process
         finally:
-            # At once: nobody reads again what such a server has stored.
+            # Stop without a clean shutdown, because its data is not needed again.
             if process.poll() is None:
                 process.send_signal(stop_with)
             try:
@@ -94,8 +94,8 @@ class ServerHome:
         return " | ".join(lines[-5:])
 
     def _as_account(self, command: Sequence[str]) -> list[str]:
-        # setpriv replaces itself with the server, so the process we started is the server; and the server
-        # is told to end when we are killed, so that a test run cut short leaves nothing behind.
+        # setpriv replaces itself with the server, so the started process is the server; and the server is
+        # killed when this process dies, so that an aborted test run leaves nothing behind.
         prefix = [find_program("setpriv", "/usr/bin"), "--pdeathsig", "KILL"]
         if self.account:
             ids = [f"--reuid={self.account.pw_uid}", f"--regid={self.account.pw_gid}", "--clear-groups"]
@@ -113,7 +113,7 @@ def server_home(folder: Path | None, account_name: str | None) -> Iterator[Serve
             raise ServerMissing(
                 f"there is no user '{account_name}' on this machine: run `make setup`"
             ) from None
-    # Never inside pytest's own folders: those are closed to other users.
+    # Not inside pytest's folders, which other users cannot read.
     path = folder or Path(tempfile.mkdtemp(prefix=f"tidegauge-{account_name or 's3'}-"))
     path.mkdir(parents=True, exist_ok=True)
     if account:
@@ -123,7 +123,7 @@ def server_home(folder: Path | None, account_name: str | None) -> Iterator[Serve
             yield ServerHome(path, account, log)
     finally:
         if folder is None:
-            # Tens of thousands of files: Python's own way takes minutes on a machine that is busy.
+            # `rm`, because `shutil.rmtree` takes minutes for so many files on a busy machine.
             subprocess.run(["rm", "-rf", path], check=False)
 
 

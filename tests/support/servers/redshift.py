@@ -1,4 +1,4 @@
-"""The stand-in for Redshift, before a PostgreSQL and an S3 server."""
+"""Starts the stand-in for Redshift, on top of a PostgreSQL and an S3 server."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.support.servers.s3 import S3
 
 @dataclass(frozen=True)
 class Redshift:
-    """The stand-in for Redshift that stands before a PostgreSQL; see `redshift_server`."""
+    """A running stand-in for Redshift; see `redshift_server`."""
 
     host: str
     port: int
     user: str
     password: str
     iam_role: str
-    """The only role that may read the buckets; of keys, those of the S3 server."""
+    """The only role that may read the buckets; the only keys that may are those of `s3`."""
     pid: int
     postgres: Postgres
     s3: S3
     folder: Path
 
     def connect(self, database: str) -> Any:
-        """A connection of redshift_connector."""
+        """Open a connection with redshift_connector."""
         import redshift_connector
 
         return redshift_connector.connect(
@@ -54,19 +54,19 @@ class Redshift:
         return name
 
     def statements(self, database: str) -> list[str]:
-        """Everything that clients asked of a database, in order."""
+        """Return every statement that clients sent to a database, in order."""
         lines = (self.folder / "statements").read_text().splitlines()
         said = [json.loads(line) for line in lines]
         return [str(one["sql"]) for one in said if one["database"] == database]
 
     def lose_next_commit(self, *, taking_effect: bool) -> None:
-        """Whoever next commits rows loses the connection, before or after the server has committed."""
+        """Cut the connection at the next commit of rows, before it takes effect or after."""
         (self.folder / "fault").write_text("after" if taking_effect else "before")
 
 
 @contextmanager
 def start_redshift(postgres: Postgres, s3: S3) -> Iterator[Redshift]:
-    """A proxy before a PostgreSQL that speaks as Redshift does and reads its COPYs from an S3 server."""
+    """Start a proxy that behaves like Redshift, stores in PostgreSQL and reads COPYs from an S3 server."""
     port = free_port()
     role = "arn:aws:iam::123456789012:role/tidegauge-load"
     with server_home(None, None) as home:

@@ -1,4 +1,4 @@
-"""An S3 server: moto, in a process of its own."""
+"""An S3 server: moto, in a separate process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class S3:
 
 @contextmanager
 def start_s3() -> Iterator[S3]:
-    """moto's S3 server in a process of its own, writes one after the other; what it holds ends with it."""
+    """Start moto's S3 server, with serialized writes, in a separate process; it keeps its data in memory."""
     port = free_port()
     with server_home(None, None) as home:
         command = [sys.executable, str(Path(__file__).parents[1] / "s3_server.py"), HOST, str(port)]
