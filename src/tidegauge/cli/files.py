@@ -135,7 +135,7 @@ def compact(
     older_than: Annotated[str, typer.Option(help="Only batches that were committed this long ago.")] = "0s",
     target_size: Annotated[
         str, typer.Option(help="How large files become. Those of half this size or more stay as they are.")
-    ] = "128MB",
+    ] = "128MiB",
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     project: ProjectOption = None,

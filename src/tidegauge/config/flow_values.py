@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.config.problems import Complaint, quoted
+from tidegauge.config.sizes import parse_size
 from tidegauge.config.values import some_texts, text, whole
+from tidegauge.errors import ConfigError
 
 VERSION, NONE = "version", "none"
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
-_SIZE = re.compile(r"(\d{1,18})\s*([kmgt]?i?b)?", re.ASCII | re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def name_parts(name: str) -> tuple[str, ...] | None:
@@ -84,12 +84,7 @@ def initial(value: Any) -> str:
 
 def size(value: Any) -> int:
     """A size in bytes, from `64MB`, `1GiB` or a plain number of bytes."""
-    written = text(value).strip()
-    match = _SIZE.fullmatch(written)
-    if not match:
-        raise Complaint(f"{quoted(written)} is not a size", hint="write it as `64MB`, `1GiB`, or in bytes")
-    unit = (match[2] or "").lower()
-    found: int = int(match[1]) * (1024 if "i" in unit else 1000) ** _POWERS[unit.rstrip("b").rstrip("i")]
-    if not 0 < found < 2**63:
-        raise Complaint(f"this must be a size of at least one byte, not {written}")
-    return found
+    try:
+        return parse_size(text(value).strip())
+    except ConfigError as error:
+        raise Complaint(error.message, hint=error.hint) from None

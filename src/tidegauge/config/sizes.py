@@ -1,4 +1,4 @@
-"""Sizes as people write them: `128MB`, `1GB`."""
+"""Sizes as people write them: `64MB`, `1GiB`, or a plain number of bytes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import re
 
 from tidegauge.errors import ConfigError
 
-_FORM = re.compile(r"(\d{1,9})(KB|MB|GB)", re.ASCII | re.IGNORECASE)
-_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30}
+_FORM = re.compile(r"(\d{1,18})\s*(?:([kmgt]?)(i?)b)?", re.ASCII | re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_size(text: str) -> int:
-    """Bytes. Raises ConfigError, with examples, for anything but a whole number above 0 with its unit."""
+    """Read a size in bytes: `1MB` is 1000 * 1000, `1MiB` is 1024 * 1024. Raises ConfigError."""
     match = _FORM.fullmatch(text)
-    if not match or not int(match[1]):
-        raise ConfigError(f"`{text[:60]}` is not a size", hint="write it as `512KB`, `128MB` or `1GB`")
-    return int(match[1]) * _UNITS[match[2].upper()]
+    if match and (match[2] or not match[3]):
+        size: int = int(match[1]) * (1024 if match[3] else 1000) ** _POWERS[(match[2] or "").lower()]
+        if 0 < size < 2**63:
+            return size
+    raise ConfigError(
+        f"`{text[:60]}` is not a size of at least one byte",
+        hint="write it as `64MB`, `1GiB`, or in bytes",
+    )
