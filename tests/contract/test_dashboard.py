@@ -97,6 +97,15 @@ def test_the_gap_map_draws_what_is_there_and_what_is_not(shop: Path) -> None:
     assert "wrong zone" in text
 
 
+def test_a_piece_that_was_read_again_leads_to_its_own_event(shop: Path) -> None:
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        ledger.note("shop", "items", "repair", owner=ME, reason="seven rows differed")
+    text = client(shop).get("/gaps?name=items").text
+    assert "seven rows differed" in text
+    assert "tidegauge history -t items --event repair" in text
+
+
 def test_the_history_says_who_and_why_and_pages(shop: Path) -> None:
     with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
         assert isinstance(ledger, Ledger)

@@ -210,7 +210,7 @@ def _draw(piece: Piece, mark: Watermark, axis: Axis) -> Piece:
         case PieceKind.AGAIN:
             said = next((one.reason for one in piece.events if one.reason), None)
             says = said or "read again below the watermark, which stayed where it is"
-            command = f"tidegauge history -t {flow} --event backfill"
+            command = f"tidegauge history -t {flow} --event {piece.events[-1].event}"
         case PieceKind.FAILED:
             says, command = f"failed: {window}", f"tidegauge retry --select {flow}"
         case PieceKind.WAITS:
