@@ -68,6 +68,15 @@ def test_a_trackers_pipeline_is_shown_by_every_command_that_shows(folder: Path) 
         assert "silver, wos" in ran.err
 
 
+def test_a_trackers_watermarks_are_not_imported_into_the_project(folder: Path) -> None:
+    shown = ask(folder, "watermark", "get", "--pipeline", "silver", "--json")
+    (folder / "silver.json").write_text(shown.out)
+    refused = ask(folder, "watermark", "import", folder / "silver.json", "--reason", "moved", "--yes")
+    assert refused.code == 2
+    assert "silver, a pipeline of a WatermarkTracker" in refused.err
+    assert "watermark set --pipeline" in refused.err
+
+
 def test_a_trackers_watermark_is_set_and_reset_by_hand(folder: Path, store_address: str) -> None:
     change = ("--reason", "known good", "--yes", "--pipeline")
     later = ask(folder, "watermark", "set", "--timestamp", "2025-08-01 13:00:00", *change, "wos")
