@@ -23,6 +23,8 @@ from tidegauge.model.position import FilesPosition, RowPosition, Value, ValueKin
 from tidegauge.model.secret import Secret
 from tidegauge.model.state import State
 
+MINUTE = timedelta(minutes=1)
+
 
 @pytest.fixture
 def ledger(ledger_address: str) -> Iterator[Ledger]:
@@ -183,6 +185,16 @@ def test_history_is_asked_for_kinds(ledger: Ledger) -> None:
     assert [one.event for one in ledger.history("shop", flow="flow 1", events=["skipped"])] == ["skipped"]
     assert ledger.history("shop", events=["verified"], failed=True) == []
     assert ledger.history("shop", events=[]) == []
+
+
+def test_the_runs_that_started_last_are_shown_whenever_they_ended(ledger: Ledger) -> None:
+    names = ["a", "b", "c", "d"]
+    plans = ledger.plan([draft(name) for name in names], owner=ME, run_id="run")
+    claims = [ledger.claim(plans[name], owner=ME, run_id="run", lease=MINUTE) for name in names]
+    for claim in reversed(claims):
+        ledger.finish(claim, State.FAILED, {"message": "no"})
+    for count in range(1, 5):
+        assert [one.flow for one in ledger.runs("shop", limit=count)] == names[::-1][:count]
 
 
 def test_runs_are_asked_for_a_flow_and_for_a_run(ledger: Ledger) -> None:

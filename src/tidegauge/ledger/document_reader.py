@@ -23,7 +23,7 @@ from tidegauge.ledger.flow_document import FlowDocument, sort_newest_first
 from tidegauge.ledger.flow_view import status_of, watermarks_of
 from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key
-from tidegauge.ledger.log_entries import event_of, run_of
+from tidegauge.ledger.log_entries import event_of, moment_of, run_of
 from tidegauge.ledger.record_numbers import GivenNumber, give_numbers
 from tidegauge.ledger.stored_flow import document_of
 from tidegauge.model.run import COUNTS, EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
@@ -117,8 +117,7 @@ class DocumentReader:
         # Pending entries first, as in `history`.
         documents = self._load_documents(pipeline, None if flow is None else [flow])
         waiting = [entry for document in documents for entry in document.pending.get("runs", ())]
-        newest = limit if run_id is None else None
-        moved = self._documents.read("runs", pipeline, flow=flow, limit=newest)
+        moved = self._read_ended(pipeline, flow, limit if run_id is None else None)
         ended = sort_newest_first([*moved, *waiting])
         begun = [one.last for one in documents if one.last is not None and one.last.ended_at is None]
         found = [
@@ -127,6 +126,19 @@ class DocumentReader:
             if run.started_at >= since and run_id in (None, run.run_id)
         ]
         return sorted(found, key=lambda run: run.started_at, reverse=True)[:limit]
+
+    def _read_ended(self, pipeline: str, flow: str | None, limit: int | None) -> list[Entry]:
+        """The attempts in the log, at least the `limit` that started last: the log is in the order of their
+        ends, so more is read while one that ended earlier may have started later."""
+        count = limit
+        while True:
+            found = self._documents.read("runs", pipeline, flow=flow, limit=count)
+            if limit is None or count is None or len(found) < count:
+                return found
+            starts = sorted((run_of(entry).started_at for entry in found), reverse=True)
+            if starts[limit - 1] >= moment_of(found[-1]["at"]):
+                return found
+            count *= 2
 
     def run_totals(self, pipeline: str) -> list[RunTotals]:
         found: dict[tuple[str, State], Counter[str]] = {}
