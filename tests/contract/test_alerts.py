@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -24,12 +25,13 @@ from tidegauge.errors import LedgerUnreachable
 from tidegauge.flows.scheduled import find_scheduled
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.sql_load import load_one
-from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings, Told
+from tidegauge.model.alert import AlertChannel, AlertKind, AlertResult, AlertSettings
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
 from tidegauge.model.telemetry import Telemetry
+from tidegauge.observe.channels import Message, send_all
 from tidegauge.operations import alerts, incidents
 from tidegauge.operations.alerts import LOG, list_incidents, send_alerts
 from tidegauge.operations.health import Health
@@ -69,7 +71,7 @@ def project_at(address: str, folder: Path, *urls: str, after: int = 1) -> Projec
     )
 
 
-def tell(project: Project, *health: Health) -> list[Told]:
+def tell(project: Project, *health: Health) -> list[AlertResult]:
     return send_alerts(project, found=health)
 
 
@@ -171,6 +173,18 @@ def test_a_channel_that_hangs_is_left_behind(
     [told] = tell(project, unwell())
     assert not told.sent
     assert told.error == "no answer within 0 s"
+
+
+def test_many_channels_that_hang_are_waited_for_together(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.observe.channels.TIMEOUT", 1.0)
+    receiver.hold.clear()
+    hanging = [AlertChannel(f"json-{number}", Secret(receiver.alert_url())) for number in range(12)]
+    began = time.monotonic()
+    answers = send_all([(channel, [Message("title", "body")]) for channel in hanging])
+    assert time.monotonic() - began < 6.0, "one after the other they take twelve seconds"
+    assert {*answers.values()} == {"no answer within 1 s"}
 
 
 def test_failures_are_told_from_the_wanted_number_on(tmp_path: Path, receiver: Receiver) -> None:
