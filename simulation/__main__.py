@@ -19,9 +19,8 @@ def main(arguments: Sequence[str]) -> int:
         lines = trace(options.seed, documents=options.documents)
         sys.stdout.write("\n".join(lines) + "\n")
         return 1 if lines[-1].startswith("VIOLATED") else 0
-    outcome = simulate(
-        range(options.seed, options.seed + options.schedules), jobs=options.jobs, tell=_progress
-    )
+    seeds = range(options.seed, options.seed + options.schedules)
+    outcome = simulate(seeds, jobs=options.jobs, documents=options.documents, tell=_progress)
     faults = [str(fault) for fault in Fault]
     for name in [*faults, *sorted(set(outcome.tally) - set(faults))]:
         sys.stdout.write(f"{name:<40}{outcome.tally[name]:>14,}\n")

@@ -52,6 +52,14 @@ def test_every_invariant_holds_with_the_ledger_of_documents() -> None:
     assert outcome.tally["schedules"] == 1_000
 
 
+def test_the_command_simulates_the_ledger_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    tallies = []
+    for option in ([], ["--documents"]):
+        assert main(["--schedules", "40", "--jobs", "1", *option]) == 0
+        tallies.append([line for line in capsys.readouterr().out.splitlines() if "seconds" not in line])
+    assert tallies[0] != tallies[1]
+
+
 def test_a_ledger_of_documents_that_empties_its_outbox_too_early_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
