@@ -253,6 +253,32 @@ def test_tidy_removes_what_no_row_is_in_and_nothing_else(documents: DeltaDocumen
     assert opened(lake).load("p").stored_flows["f"].body == {"number": 4}
 
 
+def test_a_file_that_was_just_removed_stays_however_old_it_is(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have looked before it was removed, and be about to read it."""
+    writer, reader = opened(lake), opened(lake)
+    writer.save(writer.load("p", ["f"]), [stored_flow("p", "f", 1)])
+    [looked] = [one for one in reader._tables if one.name == "watermarks"]
+    snapshot = looked.newest()
+    eight_days_later(monkeypatch, writer)
+    writer.save(writer.load("p", ["f"]), [stored_flow("p", "f", 2)])
+    assert writer.tidy() == 0
+    for file in snapshot.files.values():
+        assert looked.get(file)
+    for number in range(60):  # by now the log has a checkpoint
+        writer.save(writer.load("p", ["f"]), [stored_flow("p", "f", number)])
+    assert writer.tidy() == 0
+    eight_days_later(monkeypatch, writer)
+    assert writer.tidy() == 61
+    assert opened(lake).load("p").stored_flows["f"].body == {"number": 59}
+
+
+def eight_days_later(monkeypatch: pytest.MonkeyPatch, documents: DeltaDocumentStore) -> None:
+    now = documents._clock.now
+    monkeypatch.setattr(documents._clock, "now", lambda: now() + timedelta(days=8))
+
+
 def test_b8_a_save_that_slept_too_long_is_refused_without_a_look(documents: DeltaDocumentStore) -> None:
     """After days the log may have forgotten the commit that another made in its place."""
     loaded = documents.load("p", ["f"])
@@ -264,7 +290,9 @@ def test_b8_a_save_that_slept_too_long_is_refused_without_a_look(documents: Delt
     documents.save(loaded, [stored_flow("p", "f", 1)])
 
 
-def test_old_commits_are_cleaned_away_and_nobody_misses_them(tmp_path: Path) -> None:
+def test_old_commits_are_cleaned_away_and_nobody_misses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake = Lake("ledger", str(tmp_path / "ledger"))
     documents = opened(lake)
     for number in range(60):
@@ -272,6 +300,7 @@ def test_old_commits_are_cleaned_away_and_nobody_misses_them(tmp_path: Path) -> 
     for path in tmp_path.rglob("*"):
         if path.is_file():
             os.utime(path, (time.time() - 10 * 86400,) * 2)
+    eight_days_later(monkeypatch, documents)
     assert documents.tidy() == 59
     assert not (tmp_path / "ledger" / "watermarks" / "_delta_log" / f"{20:020}.json").exists()
     for found in (documents, opened(lake)):

@@ -110,7 +110,7 @@ def _compare(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Difference | 
     waiting = {int(key) for (key,) in pair.source.ask(f"SELECT {here.key} FROM {table} WHERE {past}")}
     suspects = find_suspects(here, there, rows=max(ours.rows, theirs.rows), apart=waiting)
     if suspects is None:
-        return "most of the blocks differ"
+        return "too many rows may differ to compare block by block"
     counted = replace(found, source_rows=suspects.source_rows, target_rows=suspects.target_rows)
     if not suspects.keys:
         return counted

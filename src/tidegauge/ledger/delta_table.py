@@ -13,12 +13,14 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.delta_log.commit import LOG, Commit, commit_path, parse_commit
+from tidegauge.delta_log.files import paths_of
 from tidegauge.delta_log.library import address, is_panic, library, one_line, options
 from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.newest import Log
 from tidegauge.delta_log.protocol import catalogue_feature
 from tidegauge.delta_log.write import commit_info, put_commit
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
@@ -26,7 +28,7 @@ from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot, apply_co
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock, steady
-from tidegauge.storage.store import Store
+from tidegauge.storage.store import Store, open_store
 
 _READER, _WRITER = 1, 2
 _CHECKPOINT_EVERY = 50
@@ -144,8 +146,8 @@ class LedgerTable:
         return won
 
     def tidy(self, older_than: timedelta) -> int:
-        """Delete data files that the table does not use and that are older than `older_than`, and log files
-        that no reader needs. Returns the number of data files."""
+        """Delete data files that the table has not used for `older_than`, and log files that no reader needs.
+        Returns the number of data files."""
         used = {file.place for file in self.newest().files.values()}
         with translate_storage_error(self.shown):
             limit = self._clock.now() - older_than
@@ -156,10 +158,28 @@ class LedgerTable:
                 and not path.startswith(f"{LOG}/")
                 and entry.modified < limit
             ]
+            if gone:
+                recent = self._find_removed_since(limit)
+                gone = [path for path in gone if path not in recent]
         self.drop(gone)
         with self._translate_errors():
             self._open_table().cleanup_metadata()
         return len(gone)
+
+    def _find_removed_since(self, moment: datetime) -> set[str]:
+        """The data files that were removed after this moment. A reader that looked before it may still need
+        them."""
+        log = Log(open_store(self._lake)).look()
+        if log is None:
+            return set()
+        removed = [
+            *log.checkpoint_actions("remove"),
+            *(one for commit in log.since_checkpoint() for one in commit.removed),
+        ]
+        least = moment.timestamp() * 1000
+        return {
+            path for one in removed if (one.get("deletionTimestamp") or 0) >= least for path in paths_of(one)
+        }
 
     def _open(self) -> LedgerSnapshot:
         import pyarrow as pa
