@@ -11,7 +11,7 @@ from tests.support.output_parts import local_lake, s3_lake
 from tidegauge.errors import OutputUnsafe
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.store import Store, open_store
 
 PATH = "a folder/x é.json"
@@ -105,8 +105,8 @@ def test_e4_no_path_leads_out_of_the_store(store: Store, path: str) -> None:
 
 
 def test_the_proof_leaves_nothing_behind(store: Store, lake: Lake) -> None:
-    prove(store, lake.path, replacing=True)
-    prove(store, lake.path)
+    check_store(store, lake.path, replacing=True)
+    check_store(store, lake.path)
     if not lake.on_s3:
         assert list(Path(lake.path).iterdir()) == []
     else:

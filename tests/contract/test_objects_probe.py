@@ -18,7 +18,7 @@ from tests.support.output_parts import s3_lake
 from tests.support.servers import S3
 from tidegauge.errors import OutputUnsafe
 from tidegauge.storage.local import LocalFiles
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.store import open_store
 
 
@@ -102,16 +102,16 @@ def liar(lie: str) -> Iterator[str]:
 def test_c7_a_store_that_does_not_keep_if_match_is_refused(lie: str, s3: S3) -> None:
     with liar(lie) as endpoint:
         store = open_store(replace(s3_lake(s3), endpoint=endpoint))
-        prove(store, endpoint)  # good enough for what is put only once
+        check_store(store, endpoint)  # good enough for what is put only once
         for _ in range(2):  # a refusal is not remembered as proof
             with pytest.raises(OutputUnsafe, match=r"conditional puts \(If-Match\)") as caught:
-                prove(store, endpoint, replacing=True)
+                check_store(store, endpoint, replacing=True)
             assert caught.value.hint
 
 
 def test_a_store_that_keeps_both_is_taken(s3: S3) -> None:
     with liar("no lie") as endpoint:
-        prove(open_store(replace(s3_lake(s3), endpoint=endpoint)), endpoint, replacing=True)
+        check_store(open_store(replace(s3_lake(s3), endpoint=endpoint)), endpoint, replacing=True)
 
 
 class Forgetful(LocalFiles):
@@ -123,7 +123,7 @@ class Forgetful(LocalFiles):
 
 
 def test_b3_a_lost_answer_does_not_make_a_store_unsafe(tmp_path: Path) -> None:
-    prove(Forgetful(str(tmp_path)), str(tmp_path))
+    check_store(Forgetful(str(tmp_path)), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,4 +135,4 @@ class Generous(LocalFiles):
 
 def test_a_store_that_lets_everybody_win_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputUnsafe):
-        prove(Generous(str(tmp_path)), str(tmp_path))
+        check_store(Generous(str(tmp_path)), str(tmp_path))

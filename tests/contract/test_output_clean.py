@@ -15,7 +15,7 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake import files
 from tidegauge.outputs.lake.files import clean, survey
-from tidegauge.outputs.lake.manifest import EARLIER, LOADED, Numbered, load, refuse_removed
+from tidegauge.outputs.lake.manifest import EARLIER, LOADED, BatchNumber, load, refuse_removed
 from tidegauge.outputs.lake.output import ParquetOutput
 from tidegauge.outputs.lake.table import committed_files, load_committed
 from tidegauge.storage.store import open_store
@@ -31,7 +31,7 @@ def test_a_batch_that_is_cleaned_away_keeps_its_manifest_which_says_so(
     output: ParquetOutput, lake: Lake
 ) -> None:
     receipts = [publish(output, seq, data(lake, f"data/{seq}/part-0.parquet")) for seq in (1, 2, 3)]
-    wanted = {Numbered(0, 1): LOADED, Numbered(0, 2): LOADED}
+    wanted = {BatchNumber(0, 1): LOADED, BatchNumber(0, 2): LOADED}
     assert clean(lake, FOLDER, batches=wanted, reason="spring") == (), "they are too young"
     would = clean(lake, FOLDER, older_than=AHEAD, batches=wanted, preview=True)
     assert [(one.path, one.why) for one in would] == [
@@ -75,7 +75,7 @@ def test_what_was_marked_and_not_deleted_goes_the_next_time(
     with monkeypatch.context() as patched:
         patched.setattr(files, "_of_batches", fall)
         with pytest.raises(KeyboardInterrupt):
-            clean(lake, FOLDER, older_than=AHEAD, batches={Numbered(0, 1): LOADED}, reason="spring")
+            clean(lake, FOLDER, older_than=AHEAD, batches={BatchNumber(0, 1): LOADED}, reason="spring")
     assert len(there(lake)) == 2
     with pytest.raises(OutputDisagrees, match="cleaned away"):
         refuse_removed("here", load_committed(lake, FOLDER), "so")
@@ -92,13 +92,13 @@ def test_two_who_clean_at_once_do_it_once(output: ParquetOutput, lake: Lake) -> 
         """Somebody else has marked the batch between the reading and the replacing of its manifest."""
 
         def replace(self, path: str, body: bytes, token: str | None) -> str | None:
-            clean(lake, FOLDER, older_than=AHEAD, batches={Numbered(0, 1): LOADED}, reason="first")
+            clean(lake, FOLDER, older_than=AHEAD, batches={BatchNumber(0, 1): LOADED}, reason="first")
             return store.replace(path, body, token)
 
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-    clean(lake, FOLDER, older_than=AHEAD, batches={Numbered(0, 1): LOADED}, reason="late", store=Late())  # type: ignore[arg-type]
+    clean(lake, FOLDER, older_than=AHEAD, batches={BatchNumber(0, 1): LOADED}, reason="late", store=Late())  # type: ignore[arg-type]
     manifest = load(store, FOLDER, 0, 1)
     assert manifest is not None
     assert manifest.removed is not None
@@ -111,7 +111,7 @@ def test_an_epoch_that_was_cleaned_away_cannot_be_continued(output: ParquetOutpu
     output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
     publish(output, 1, data(lake, "data/2/part-0.parquet"), epoch=1)
     assert output.lacks((0, 1)) is None
-    clean(lake, FOLDER, older_than=AHEAD, batches={Numbered(0, 1): EARLIER}, reason="spring")
+    clean(lake, FOLDER, older_than=AHEAD, batches={BatchNumber(0, 1): EARLIER}, reason="spring")
     assert there(lake) == ["data/2/part-0.parquet"]
     assert "cleaned away" in (output.lacks((0, 1)) or "")
     assert output.lacks((1, 1)) is None

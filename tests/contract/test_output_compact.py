@@ -34,7 +34,7 @@ from tidegauge.outputs.lake.manifest import (
     COMPACTED,
     EARLIER,
     LOADED,
-    Numbered,
+    BatchNumber,
     manifest_of,
     refuse_removed,
 )
@@ -70,8 +70,8 @@ def fill(output: ParquetOutput, count: int = 6) -> None:
         publish(output, seq, *parts, *([[(seq, "later in the same batch")]] if seq == 3 else []))
 
 
-def numbers(lake: Lake) -> list[Numbered]:
-    return [Numbered(one.tag.epoch, one.tag.seq) for one in load_committed(lake, FOLDER)]
+def numbers(lake: Lake) -> list[BatchNumber]:
+    return [BatchNumber(one.tag.epoch, one.tag.seq) for one in load_committed(lake, FOLDER)]
 
 
 def go(lake: Lake, **options: Any) -> tuple[Compacted, ...]:
@@ -245,7 +245,7 @@ def test_batches_of_one_file_go_together_and_what_is_gone_is_said(output: Parque
     fill(output)
     go(lake)
     clean(lake, FOLDER, older_than=AHEAD)
-    some = dict.fromkeys([Numbered(0, 1), Numbered(0, 2)], LOADED)
+    some = dict.fromkeys([BatchNumber(0, 1), BatchNumber(0, 2)], LOADED)
     told = stranger(lake)
     assert clean(lake, FOLDER, older_than=AHEAD, batches=some, reason="spring") == ()
     assert stranger(lake) == told
@@ -285,7 +285,7 @@ def test_an_epoch_is_continued_out_of_the_middle_of_a_compacted_file(
     publish(output, 1, [(9, "epoch 1")], epoch=1)
     assert [[row for part in one for row in part] for one in read(lake)] == [*told[:3], [(9, "epoch 1")]]
     assert go(lake) == (), "one epoch never shares a file with another"
-    earlier = dict.fromkeys([Numbered(0, 4), Numbered(0, 5), Numbered(0, 6)], EARLIER)
+    earlier = dict.fromkeys([BatchNumber(0, 4), BatchNumber(0, 5), BatchNumber(0, 6)], EARLIER)
     assert clean(lake, FOLDER, older_than=AHEAD, batches=earlier) == (), "its file is read"
     assert output.lacks((0, 6)) is None
     output.open_epoch("shop", "shop.orders", 2, (0, 6), "undone")
@@ -354,7 +354,7 @@ def test_a_batch_that_is_cleaned_away_meanwhile_stays_away(
     monkeypatch.setattr(compacting, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
 
     def away() -> None:
-        clean(lake, FOLDER, older_than=AHEAD, batches={Numbered(0, 2): LOADED}, reason="spring")
+        clean(lake, FOLDER, older_than=AHEAD, batches={BatchNumber(0, 2): LOADED}, reason="spring")
 
     [done] = go(lake, store=_Meanwhile(open_store(lake), away))
     assert 2 in done.kept

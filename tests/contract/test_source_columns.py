@@ -20,8 +20,8 @@ from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Engine, NullCursor, Read
 from tidegauge.model.table import SourceTable
-from tidegauge.sources.direct import DirectReader, check
-from tidegauge.sources.keys import keys
+from tidegauge.sources.direct import DirectReader, find_jdbc_reason
+from tidegauge.sources.keys import read_keys
 from tidegauge.sources.open import open_source
 
 SALT = "it's a {salt} of \\ ours, ünd"
@@ -198,10 +198,12 @@ def test_only_rows_of_the_filter_are_counted_cut_read_and_compared(home: Place) 
     finally:
         source.close()
     assert [row["id"] for row in arrived(home, where=rule)] == wanted
-    found = [one for part in keys(home.database, source_table) for one in part["id"].to_pylist()]
+    found = [one for part in read_keys(home.database, source_table) for one in part["id"].to_pylist()]
     assert sorted(found) == wanted
     after = RowPosition(Value(ValueKind.INT, "2"))
-    found = [one for part in keys(home.database, source_table, after=after) for one in part["id"].to_pylist()]
+    found = [
+        one for part in read_keys(home.database, source_table, after=after) for one in part["id"].to_pylist()
+    ]
     assert sorted(found) == [at for at in wanted if at > 2]
 
 
@@ -233,9 +235,9 @@ def test_sqlite_hashes_in_this_process_or_not_at_all(home: Place) -> None:
     source_table = described(home, mask=(hashed("email"),), read=Read.JDBC)
     if home.engine is Engine.SQLITE:
         with pytest.raises(ConfigError, match="no sha256"):
-            check(source_table, home.database)
+            find_jdbc_reason(source_table, home.database)
     elif home.engine is not Engine.DUCKDB:
-        assert check(source_table, home.database) is None
+        assert find_jdbc_reason(source_table, home.database) is None
 
 
 def test_e3_an_error_that_quotes_the_statement_does_not_show_the_salt(home: Place) -> None:

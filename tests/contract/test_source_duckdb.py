@@ -26,7 +26,7 @@ from tidegauge.model.table import SourceTable
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.duckdb import file
-from tidegauge.sources.keys import keys
+from tidegauge.sources.keys import read_keys
 from tidegauge.sources.open import open_source
 from tidegauge.sources.split_process import read_in_process
 
@@ -125,7 +125,7 @@ def test_a_file_that_this_process_writes_to_is_read_at_the_same_time(place: Plac
     place.run("CREATE TABLE t (id int PRIMARY KEY)")
     place.run("INSERT INTO t SELECT range FROM range(10)")
     source_table = describe(place)
-    stream = keys(place.database, source_table, rows=1)
+    stream = read_keys(place.database, source_table, rows=1)
     next(stream)
     # A reader of before is waited for; those that come later open the file as a writer does.
     house = open_warehouse(place.database)

@@ -17,7 +17,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import SourceTable
-from tidegauge.sources.keys import key_layout, keys
+from tidegauge.sources.keys import key_layout, read_keys
 from tidegauge.sources.open import open_source
 
 
@@ -32,7 +32,7 @@ def describe(place: Place, **options: Any) -> SourceTable:
 def keys_of(place: Place, *, after: RowPosition | None = None, rows: int = 2, **options: Any) -> pa.Table:
     source_table = describe(place, **options)
     schema = schema_of(key_layout(source_table))
-    found = list(keys(place.database, source_table, after=after, rows=rows))
+    found = list(read_keys(place.database, source_table, after=after, rows=rows))
     assert all(0 < batch.num_rows <= rows for batch in found)
     return pa.Table.from_batches(found, schema)
 
@@ -72,7 +72,7 @@ def test_a_table_that_went_away_is_named(place: Place) -> None:
     source_table = describe(place)
     place.run("DROP TABLE t")
     with pytest.raises(SourceError) as caught:
-        list(keys(place.database, source_table))
+        list(read_keys(place.database, source_table))
     assert place.engine is Engine.SQLITE or isinstance(caught.value, TableMissing)
 
 
@@ -80,12 +80,12 @@ def test_whoever_stops_half_way_does_not_wait_for_the_rest(place: Place) -> None
     place.run("CREATE TABLE t (id int PRIMARY KEY, at date)")
     place.run(f"INSERT INTO t (id) {_numbers(place, 300_000)}")
     source_table = describe(place)
-    stream = keys(place.database, source_table, rows=10)
+    stream = read_keys(place.database, source_table, rows=10)
     next(stream)
     began = time.monotonic()
     stream.close()  # type: ignore[attr-defined]
     closed = time.monotonic()
-    assert sum(batch.num_rows for batch in keys(place.database, source_table)) == 300_000
+    assert sum(batch.num_rows for batch in read_keys(place.database, source_table)) == 300_000
     assert closed - began < max(0.5, time.monotonic() - closed)
 
 

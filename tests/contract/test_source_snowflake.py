@@ -35,7 +35,7 @@ from tidegauge.model.spec import NullCursor, Read, TableName
 from tidegauge.model.table import SourceTable
 from tidegauge.sources import direct
 from tidegauge.sources.direct import DirectReader
-from tidegauge.sources.keys import keys
+from tidegauge.sources.keys import read_keys
 from tidegauge.sources.open import open_source
 from tidegauge.sources.snowflake.dialect import offsets_of
 from tidegauge.sources.snowflake.engine import literal
@@ -209,7 +209,7 @@ def test_keys_come_without_spark(place: Place) -> None:
     place.run("CREATE TABLE t (n number(20,0), d number(12,2), s varchar, day date, ts timestamp_ntz)")
     place.run("INSERT INTO t VALUES (1, -0.05, 'it''s \\\\ %s', '2025-02-03', '2025-01-01 00:00:00.000001')")
     source_table = describe(place, key=("N", "D", "S", "DAY", "TS"))
-    (row,) = pa.Table.from_batches(keys(place.database, source_table)).to_pylist()
+    (row,) = pa.Table.from_batches(read_keys(place.database, source_table)).to_pylist()
     assert list(row.values()) == [
         Decimal(1),
         Decimal("-0.05"),
@@ -217,7 +217,7 @@ def test_keys_come_without_spark(place: Place) -> None:
         date(2025, 2, 3),
         datetime(2025, 1, 1, 0, 0, 0, 1),
     ]
-    assert list(keys(place.database, describe(place, key=("S",)), after=_last("2026-01-01"))) == []
+    assert list(read_keys(place.database, describe(place, key=("S",)), after=_last("2026-01-01"))) == []
 
 
 def _last(day: str) -> RowPosition:

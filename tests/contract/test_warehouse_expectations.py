@@ -353,9 +353,9 @@ def doomed(yard: Yard, orders: Loader, rows: list[Row], when: str) -> Any:
 def _put_args(output: Any, staged: Any, orders: Loader) -> Any:
     from tidegauge.model.marks import Marks
     from tidegauge.model.spec import TableName
-    from tidegauge.outputs.warehouse.quarantine import Batched
+    from tidegauge.outputs.warehouse.quarantine import QuarantineBatch
 
-    batched = Batched(tag_of(orders.flow, 2), batch_to(2), "t", "dead", whole=False, again=False)
+    batched = QuarantineBatch(tag_of(orders.flow, 2), batch_to(2), "t", "dead", whole=False, again=False)
     table = TableName(output.target.table.schema, staged.table)
     return table, Marks.of(orders.flow.options.expect), batched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.compare.frames import Context, Difference, compare
 from tidegauge.compare.intervals import faults
 from tidegauge.compare.whole_rows import compare_whole, differing_groups
 
@@ -31,7 +31,7 @@ def test_f2_what_waits_is_newer_and_what_may_be_there_has_to_be_right(spark: Spa
     source, target = frame(spark, [(1, 1, 1)]), frame(spark, [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 0, 0)])
     allowed = frame(spark, [(2, 2, 2), (3, 0, 0), (9, 9, 9)])
     waiting = frame(spark, [(4,), (5,)], "id int")
-    found = compare(source, target, key=["id"], beside=Beside(waiting=waiting, allowed=allowed))
+    found = compare(source, target, key=["id"], beside=Context(waiting=waiting, allowed=allowed))
     assert found == Difference(3, 3, 0, 0, 1, (("different", "3"),), newer=2)
 
 
@@ -39,7 +39,7 @@ def test_f1_a_later_version_of_a_row_is_ahead_by_right(spark: SparkSession) -> N
     source = frame(spark, [(1, 1, 1), (2, 1, 1), (3, None, 1)])
     target = frame(spark, [(1, 2, 7), (2, 0, 7), (3, 5, 7), (4, 2, 7), (5, 2, 7)])
     ended = frame(spark, [(4, 1, 0), (5, 3, 0)])
-    found = compare(source, target, key=["id"], beside=Beside(ended=ended), sequence="a")
+    found = compare(source, target, key=["id"], beside=Context(ended=ended), sequence="a")
     assert found.examples == (("different", "2"), ("extra", "5"))
 
 
@@ -47,7 +47,7 @@ def test_f1_a_key_is_as_it_should_be_if_any_state_of_the_source_has_it_so(spark:
     source = frame(spark, [(1, 1, 1), (2, 2, 2), (4, 4, 4)])
     other = frame(spark, [(1, 1, 0), (3, 3, 3)])
     target = frame(spark, [(1, 1, 0), (2, 2, 2), (3, 3, 3), (5, 5, 5)])
-    found = compare(source, target, key=["id"], beside=Beside(instead=[other]))
+    found = compare(source, target, key=["id"], beside=Context(instead=[other]))
     assert found.examples == (("extra", "5"),)
     many, shown = differing_groups([source, other], frame(spark, [(1, 1, 0), (2, 0, 0)]), by=["id"])
     assert (many, shown) == (1, ("2",)), "3 and 4 are absent from one of them"
@@ -70,7 +70,7 @@ def test_f1_histories_are_looked_through_for_what_cannot_be(spark: SparkSession)
     wrong = {row.k for row in faults(history, ["k"]).collect()}
     assert wrong == {"empty", "overlaps", "two current", "ended", "open"}
     nothing = frame(spark, [], "k string, v int")
-    found = compare(nothing, nothing, key=["k"], beside=Beside(faults=faults(history, ["k"])))
+    found = compare(nothing, nothing, key=["k"], beside=Context(faults=faults(history, ["k"])))
     assert found.different == 5
 
 

@@ -13,7 +13,7 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.spark.hadoop import options_of
 from tidegauge.spark.session import sibling
 
@@ -39,7 +39,7 @@ def test_a_table_in_a_bucket_is_read_by_every_way(spark: SparkSession, s3: S3) -
 
     def window(after: int | None, upto: int, way: ReadWay) -> ChangedInput:
         ends = (None if after is None else VersionPosition(after), VersionPosition(upto))
-        return moved(session, table, path, Window(*ends), way)
+        return open_changed_input(session, table, path, Window(*ends), way)
 
     files = window(0, 1, ReadWay.FILES)
     assert told(counted(files.came())) == ["1 'a b%'", "2 None"]

@@ -37,7 +37,7 @@ from tidegauge.outputs.lake import splits as writing
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.sources import connectorx_split
 from tidegauge.sources.connectorx_split import ConnectorxSplit
-from tidegauge.sources.direct import DirectReader, check, direct_reason
+from tidegauge.sources.direct import DirectReader, direct_reason, find_jdbc_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -471,10 +471,10 @@ def test_read_says_which_way_and_an_impossible_one_is_refused(mariadb: MariaDB) 
     reader = DirectReader(place.database)
     jdbc = replace(source_table, options=replace(source_table.options, read=Read.JDBC))
     assert reader.batch_data(jdbc, batch).splits == ()
-    assert check(jdbc, place.database) is None
+    assert find_jdbc_reason(jdbc, place.database) is None
     odd = replace(source_table.columns[1], finish="UPPER({})")
     strange = replace(source_table, columns=(source_table.columns[0], odd))
-    assert "column v" in (check(strange, place.database) or "")
+    assert "column v" in (find_jdbc_reason(strange, place.database) or "")
     batch_data = reader.batch_data(strange, batch)
     assert batch_data.splits == ()
     assert batch_data.frame is not None

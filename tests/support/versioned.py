@@ -11,7 +11,7 @@ from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
-from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.spark.session import sibling
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Versioned:
     ) -> ChangedInput:
         ends = (None if after is None else VersionPosition(after), VersionPosition(upto))
         table = TableRef(path=self.path)
-        return moved(sibling(self.spark), table, scheme + self.path, Window(*ends), way, raw=raw)
+        return open_changed_input(sibling(self.spark), table, scheme + self.path, Window(*ends), way, raw=raw)
 
 
 def counted(frame: DataFrame) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.delta_log.checkpoint import _plain
+from tidegauge.delta_log.checkpoint import _to_log_form
 
 
 def test_columns_of_the_table_may_be_called_as_maps_of_the_log_are() -> None:
@@ -16,7 +16,7 @@ def test_columns_of_the_table_may_be_called_as_maps_of_the_log_are() -> None:
         "stats_parsed": {"numRecords": 2, "minValues": least, "nullCount": {"tags": 0}},
         "partitionValues_parsed": {"options": "a"},
     }
-    assert _plain({"add": add, "remove": None}) == {
+    assert _to_log_form({"add": add, "remove": None}) == {
         "add": {
             "path": "one.parquet",
             "partitionValues": {"day": "2026-01-01"},
@@ -28,7 +28,7 @@ def test_columns_of_the_table_may_be_called_as_maps_of_the_log_are() -> None:
 
 def test_the_configuration_of_a_domain_is_a_text() -> None:
     domain = {"domain": "delta.clustering", "configuration": '{"clusteringColumns":[]}', "removed": False}
-    assert _plain({"domainMetadata": domain}) == {"domainMetadata": domain}
-    assert _plain({"metaData": {"configuration": [("a", "b")]}}) == {
+    assert _to_log_form({"domainMetadata": domain}) == {"domainMetadata": domain}
+    assert _to_log_form({"metaData": {"configuration": [("a", "b")]}}) == {
         "metaData": {"configuration": {"a": "b"}}
     }

@@ -23,7 +23,7 @@ from tidegauge.model.spec import (
     TableOptions,
 )
 from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
-from tidegauge.plan.draft import batch_step, draft, start
+from tidegauge.plan.draft import batch_step, draft, find_window_start
 from tidegauge.plan.identity import check_identity
 
 FLOW = TableFlow(
@@ -60,7 +60,7 @@ def at(text: str, kind: ValueKind = ValueKind.TIMESTAMP) -> RowPosition:
 
 
 def test_the_first_window_begins_at_the_beginning() -> None:
-    assert start(FLOW, shape_of(ValueKind.TIMESTAMP), None) is None
+    assert find_window_start(FLOW, shape_of(ValueKind.TIMESTAMP), None) is None
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_initial_is_the_first_value_that_counts(
     kind: ValueKind, cursor_kind: str, scale: int, initial: str, after: str
 ) -> None:
     source_table = shape_of(kind, cursor_kind=cursor_kind, scale=scale)
-    assert start(flow_with(initial=initial), source_table, None) == at(after, kind)
+    assert find_window_start(flow_with(initial=initial), source_table, None) == at(after, kind)
 
 
 def test_an_initial_that_is_no_such_value_is_refused() -> None:
     with pytest.raises(ConfigError, match="initial 'yesterday 00:00:00' is not a timestamp"):
-        start(flow_with(initial="yesterday"), shape_of(ValueKind.TIMESTAMP), None)
+        find_window_start(flow_with(initial="yesterday"), shape_of(ValueKind.TIMESTAMP), None)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_lookback_goes_below_the_watermark_and_rounds_down(
     kind: ValueKind, mark: str, lookback: timedelta, after: str
 ) -> None:
     position = RowPosition(Value(kind, mark), (Value(ValueKind.INT, "7"),))
-    assert start(flow_with(lookback=lookback), shape_of(kind), position) == at(after, kind)
+    assert find_window_start(flow_with(lookback=lookback), shape_of(kind), position) == at(after, kind)
 
 
 def test_a_watermark_never_goes_back_while_lookback_reads_again() -> None:
@@ -142,7 +142,9 @@ def test_a26_a_plan_ends_at_the_last_row_and_not_at_the_bound() -> None:
 def test_lookback_over_a_number_is_refused() -> None:
     mark = at("5", ValueKind.INT)
     with pytest.raises(ConfigError, match="lookback needs"):
-        start(flow_with(lookback=timedelta(seconds=1)), shape_of(ValueKind.INT, cursor_kind="value"), mark)
+        find_window_start(
+            flow_with(lookback=timedelta(seconds=1)), shape_of(ValueKind.INT, cursor_kind="value"), mark
+        )
 
 
 @given(

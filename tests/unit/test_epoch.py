@@ -19,7 +19,7 @@ from tidegauge.model.epoch_numbers import Epoch, moment_of, number_of, unit_of
 from tidegauge.model.position import RowPosition, Value, ValueKind, to_moment
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import SourceTable
-from tidegauge.plan.draft import start
+from tidegauge.plan.draft import find_window_start
 from tidegauge.sources.bound import latest_now, timestamp_bound
 from tidegauge.sources.dialect import Moment
 
@@ -79,18 +79,20 @@ def test_a28_the_bound_is_one_unit_below_the_clock(epoch: Epoch, expected: int) 
     ],
 )
 def test_a28_initial_is_a_time_or_a_number(epoch: Epoch, initial: str, after: int) -> None:
-    assert start(flow_with(initial=initial), source_table(epoch), None) == at(after)
+    assert find_window_start(flow_with(initial=initial), source_table(epoch), None) == at(after)
 
 
 def test_a28_an_initial_that_is_neither_is_refused() -> None:
     with pytest.raises(ConfigError, match="initial 'yesterday' is not"):
-        start(flow_with(initial="yesterday"), source_table(), None)
+        find_window_start(flow_with(initial="yesterday"), source_table(), None)
 
 
 @pytest.mark.parametrize(("epoch", "by"), [(Epoch.SECONDS, 2), (Epoch.MILLISECONDS, 1500)])
 def test_a28_lookback_goes_back_by_time(epoch: Epoch, by: int) -> None:
     flow = flow_with(lookback=timedelta(seconds=1.5))
-    assert start(flow, source_table(epoch), at(SECONDS * epoch.each)) == at(SECONDS * epoch.each - by)
+    assert find_window_start(flow, source_table(epoch), at(SECONDS * epoch.each)) == at(
+        SECONDS * epoch.each - by
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ APPENDING = replace(FLOW, options=replace(FLOW.options, mode=Mode.APPEND))
 
 
 def begins(loaded: int, before: Chain | None, now: Chain, flow: TableFlow = FLOW) -> tuple[int, str | None]:
-    return files.begins(flow, loaded, files.identity(PLACE, before) if before else None, PLACE, now)
+    return files.find_load_start(flow, loaded, files.identity(PLACE, before) if before else None, PLACE, now)
 
 
 def test_what_came_since_is_loaded_and_no_more() -> None:
@@ -80,12 +80,12 @@ def test_b5_more_loaded_than_there_is_stops_the_load() -> None:
 
 def test_another_lake_stops_the_load() -> None:
     with pytest.raises(OutputDisagrees, match="not the lake its watermark was taken from"):
-        files.begins(FLOW, 2, files.identity("/other/t", ((0, 2),)), PLACE, ((0, 2),))
+        files.find_load_start(FLOW, 2, files.identity("/other/t", ((0, 2),)), PLACE, ((0, 2),))
 
 
 def test_an_identity_tells_its_chain_whatever_the_path_is() -> None:
     chain: Chain = ((0, 5), (3, 0), (12, 1000))
-    assert files.chain_of(files.identity("s3a://b/a#b,c:1/t", chain)) == chain
+    assert files.parse_chain(files.identity("s3a://b/a#b,c:1/t", chain)) == chain
 
 
 chains = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(lambda sizes: tuple(enumerate(sizes)))
@@ -99,10 +99,10 @@ def test_batches_of_a_bent_chain_are_never_skipped(chain: Chain, fork: int, data
         epoch, upto = kept[-1]
         kept = (*kept[:-1], (epoch, data.draw(st.integers(0, upto))))
     bent: Chain = (*kept, (len(chain) + fork, data.draw(st.integers(0, 4))))
-    loaded = data.draw(st.integers(0, files.length(chain)))
+    loaded = data.draw(st.integers(0, files.count_batches(chain)))
     after, _ = begins(loaded, chain, bent)
-    done = {files.number(chain, place) for place in range(1, loaded + 1)}
-    skipped = {files.number(bent, place) for place in range(1, after + 1)}
+    done = {files.find_tag_numbers(chain, place) for place in range(1, loaded + 1)}
+    skipped = {files.find_tag_numbers(bent, place) for place in range(1, after + 1)}
     assert skipped <= done
 
 

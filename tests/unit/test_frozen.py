@@ -12,7 +12,7 @@ from tests.support.histories import SEEN, delta_flow, history, idle, mark, plan,
 from tidegauge.errors import TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import OnMissing
 from tidegauge.model.versions import LATEST
-from tidegauge.plan.frozen import check, since
+from tidegauge.plan.frozen import check, find_first_versions
 from tidegauge.plan.versions import draft_versions
 
 FOUND = history(version(5), idle(6), version(7), after=4)
@@ -21,8 +21,8 @@ FROZEN = plan(FOUND, 4, flow=FLOW)
 
 
 def test_a_plan_whose_versions_are_all_there_goes_on() -> None:
-    assert since(FROZEN) == {"a": 4}
-    assert since(FROZEN, 1) == {"a": 5}
+    assert find_first_versions(FROZEN) == {"a": 4}
+    assert find_first_versions(FROZEN, 1) == {"a": 5}
     check(FLOW, FROZEN, {"a": FOUND})
     check(FLOW, FROZEN, {"a": history(*FOUND.versions, version(8, missing=("x",)), after=4)})
 
@@ -50,7 +50,7 @@ def test_c1_whole_tables_are_wanted_at_the_versions_of_the_plan() -> None:
         "p": history(after=9),
     }
     frozen = draft_versions(flow, found, {"a": mark(4)}, seen=SEEN)
-    assert since(frozen) == {"a": LATEST, "b": LATEST, "p": LATEST}
+    assert find_first_versions(frozen) == {"a": LATEST, "b": LATEST, "p": LATEST}
     assert [way.value for way in frozen.batches[0].ways] == ["diff", "snapshot", "pinned"]
     later = {name: replace(one, latest=one.latest + 1) for name, one in found.items()}
     for name, number in {"a": 4, "b": 0, "p": 9}.items():
@@ -64,7 +64,7 @@ def test_c1_whole_tables_are_wanted_at_the_versions_of_the_plan() -> None:
 def test_a_plan_from_the_beginning_is_looked_at_from_there() -> None:
     flow = delta_flow(source(initial="earliest"))
     frozen = plan(history(version(0), version(1)), flow=flow)
-    assert since(frozen) == {"a": None}
+    assert find_first_versions(frozen) == {"a": None}
     with pytest.raises(VersionsMissing, match="version 0 cannot be read any more"):
         check(flow, frozen, {"a": history(version(0, missing=("x",)), version(1))})
     with pytest.raises(VersionsMissing, match="the log begins at version 1"):

@@ -11,7 +11,7 @@ import pytest
 from tidegauge.config.load import load_project
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.scheduled import find_scheduled
-from tidegauge.model.alert import Told
+from tidegauge.model.alert import AlertResult
 from tidegauge.operations import tick_alerts
 from tidegauge.operations.tick import TickResult
 from tidegauge.operations.tick_alerts import TickAlerts
@@ -34,9 +34,9 @@ def test_it_looks_when_something_failed_or_is_well_again_and_else_now_and_then(
     said: list[str] = []
     looks: list[object] = []
 
-    def send(*_: object, **options: Any) -> list[Told]:
+    def send(*_: object, **options: Any) -> list[AlertResult]:
         looks.append(options["error"])
-        return [Told("json", False, (), "nobody answers")]
+        return [AlertResult("json", False, (), "nobody answers")]
 
     monkeypatch.setattr(tick_alerts, "send_alerts", send)
     monkeypatch.setattr("tidegauge.operations.tick_alerts.time.monotonic", lambda: clock[0])

@@ -9,7 +9,15 @@ import pytest
 from tests.support.output_parts import LAYOUT, batch, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
-from tidegauge.outputs.lake.manifest import Manifest, Numbered, list_batches, load, manifest_of, parse, render
+from tidegauge.outputs.lake.manifest import (
+    BatchNumber,
+    Manifest,
+    list_batches,
+    load,
+    manifest_of,
+    parse,
+    render,
+)
 from tidegauge.storage.local import LocalFiles
 
 FILES = (DataFile("data/a/part-0.parquet", 3, 100), DataFile("data/a/part-1.parquet", 4, 200))
@@ -103,5 +111,5 @@ def test_manifests_are_ordered_by_number_and_nothing_else_counts(tmp_path: Path)
     ):
         store.put_if_absent(f"t/_tidegauge/{name}", b"")
     found = list_batches(store, "t")
-    assert found == [Numbered(1, 9), Numbered(1, 10), Numbered(9, 1), Numbered(10, 1)]
+    assert found == [BatchNumber(1, 9), BatchNumber(1, 10), BatchNumber(9, 1), BatchNumber(10, 1)]
     assert list_batches(store, "another") == []

@@ -25,7 +25,7 @@ from tidegauge.observe.notebook import is_notebook, watch_in_notebook
 from tidegauge.observe.view import watch
 from tidegauge.operations.plan import preview
 from tidegauge.operations.status import summarize_flows
-from tidegauge.operations.telemetry import Tracing, tell_of_error, tell_others
+from tidegauge.operations.telemetry import Tracing, send_telemetry, tell_of_error
 from tidegauge.operations.verify import explain_nothing_compared, verify
 from tidegauge.operations.watermarks import list_watermarks
 from tidegauge.run.options import RunOptions
@@ -118,7 +118,9 @@ class LoadedProject:
             tell_of_error(self.spec, error, warn=_log.warning)
             raise
         report = replace(report, lineage=traced.outcome)
-        told = {} if stop.is_set() else tell_others(self.spec, report, options.selection, warn=_log.warning)
+        told = (
+            {} if stop.is_set() else send_telemetry(self.spec, report, options.selection, warn=_log.warning)
+        )
         return RunResult(report, told)
 
     def status(self, select: Selection = ()) -> StatusResult:

@@ -19,7 +19,7 @@ from tidegauge.cli.options import (
     selection,
 )
 from tidegauge.cli.output import print_json, print_table, say
-from tidegauge.cli.progress import close, running
+from tidegauge.cli.progress import run_watched, show_and_exit
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 
@@ -71,7 +71,7 @@ def command(
         _refuse_dangers(found)
     count = sum(one.rows for one in found)
     why = confirm_with_reason(f"read {count:,} row{'' if count == 1 else 's'} again?", reason, yes=yes)
-    report, signalled = running(
+    report, signalled = run_watched(
         loaded,
         lambda tell, stop: run_backfill(
             loaded, found, request, reason=why, tell=tell, stop=stop, debug=debug
@@ -79,7 +79,7 @@ def command(
         json=json,
         debug=debug,
     )
-    close(
+    show_and_exit(
         loaded,
         report,
         "backfill",

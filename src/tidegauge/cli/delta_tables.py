@@ -32,7 +32,7 @@ class Tell:
             sys.stderr.flush()
 
 
-def close(
+def show_and_exit(
     found: Sequence[MaintenanceResult],
     columns: Sequence[str],
     *,

@@ -13,7 +13,7 @@ from tidegauge.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegauge.operations.forget import Parting
+    from tidegauge.operations.forget import ForgetPreview
 
 
 def command(
@@ -54,7 +54,7 @@ def command(
             say(f"{one.flow}: forgotten")
 
 
-def _show(partings: Sequence[Parting]) -> None:
+def _show(partings: Sequence[ForgetPreview]) -> None:
     from tidegauge.model.position import to_text
 
     print_table(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.delta_tables import TablesOption, Tell, close
+from tidegauge.cli.delta_tables import TablesOption, Tell, show_and_exit
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
 
@@ -47,4 +47,4 @@ def command(
     maintenance.note(compacted, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")
     sizes = ["files", "files now", "size", "size now", "seconds"]
     shown = ["table", *sizes, *(["kept for", "removed"] if vacuum else []), ""]
-    close(found, shown, command="optimize", done=True, json=json, debug=debug)
+    show_and_exit(found, shown, command="optimize", done=True, json=json, debug=debug)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidegauge.run.report import RunReport
 
 
-def running(
+def run_watched(
     project: Project, go: Callable[[Listener, threading.Event], RunReport], *, json: bool, debug: bool
 ) -> tuple[RunReport, int]:
     """Call `go` with a listener and a stop event. Returns its report, and 128 plus the number of the signal
@@ -47,7 +47,7 @@ def running(
     return replace(report, lineage=traced.outcome), stop.exit_code
 
 
-def close(
+def show_and_exit(
     project: Project,
     report: RunReport,
     command: str,
@@ -61,12 +61,12 @@ def close(
     more: dict[str, Any] | None = None,
 ) -> NoReturn:
     """Show the report as a table or as JSON, and exit: with `signalled`, or if that is 0, by the outcome."""
-    from tidegauge.operations.telemetry import tell_others
+    from tidegauge.operations.telemetry import send_telemetry
     from tidegauge.operations.verify import explain_nothing_compared, is_proven
 
     if not json:
         _show_all(project, report, verified)
-    told = {} if signalled else tell_others(project, report, selection, warn=warn)
+    told = {} if signalled else send_telemetry(project, report, selection, warn=warn)
     if json:
         print_json(report.to_json(command) | (more or {}) | _details(refreshed, verified) | told)
     failed = _find_failed(refreshed) + report.errors

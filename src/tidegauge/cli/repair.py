@@ -18,7 +18,7 @@ from tidegauge.cli.options import (
     selection,
 )
 from tidegauge.cli.output import print_json, print_table, say
-from tidegauge.cli.progress import close, running
+from tidegauge.cli.progress import run_watched, show_and_exit
 from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 
@@ -60,13 +60,13 @@ def command(
     if dry_run or not any(one.moved or one.deleted or one.unfinished for one in found):
         _end(found, json=json, dry_run=dry_run)
     why = confirm_with_reason(_ask(found), reason, yes=yes)
-    report, signalled = running(
+    report, signalled = run_watched(
         loaded,
         lambda tell, stop: run_repair(loaded, found, reason=why, tell=tell, stop=stop, debug=debug),
         json=json,
         debug=debug,
     )
-    close(
+    show_and_exit(
         loaded,
         report,
         "repair",

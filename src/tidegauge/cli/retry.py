@@ -18,7 +18,7 @@ from tidegauge.cli.options import (
     WaitOption,
     selection,
 )
-from tidegauge.cli.progress import close, running
+from tidegauge.cli.progress import run_watched, show_and_exit
 from tidegauge.cli.project import open_project
 
 
@@ -42,10 +42,10 @@ def command(
     chosen = selection(select, table)
     order = RunOptions(chosen, stage=stage, parallel=parallel, wait=parse_duration(wait), debug=debug)
     loaded = open_project(project)
-    report, signalled = running(
+    report, signalled = run_watched(
         loaded,
         lambda tell, stop: retry(loaded, order, tell=tell, stop=stop, reason=reason),
         json=json,
         debug=debug,
     )
-    close(loaded, report, "retry", selection=chosen, signalled=signalled, json=json, debug=debug)
+    show_and_exit(loaded, report, "retry", selection=chosen, signalled=signalled, json=json, debug=debug)

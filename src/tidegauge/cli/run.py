@@ -26,7 +26,7 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.output import say
 from tidegauge.cli.plan import show as show_plan
-from tidegauge.cli.progress import close, running
+from tidegauge.cli.progress import run_watched, show_and_exit
 from tidegauge.cli.project import open_project
 from tidegauge.cli.refresh import refresh
 from tidegauge.cli.serve import check_extra
@@ -66,7 +66,7 @@ ConfirmDeletesOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunRequest:
     """The options of `run` or `sync`, as both commands understand them."""
 
     command: str
@@ -110,7 +110,7 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Read what is new in every table and commit it, exactly once."""
-    wanted = Wanted(
+    wanted = RunRequest(
         command="run",
         selection=selection(select, table),
         stage=stage,
@@ -131,7 +131,7 @@ def command(
     carry_out(project, wanted)
 
 
-def carry_out(path: Path | None, wanted: Wanted) -> None:
+def carry_out(path: Path | None, wanted: RunRequest) -> None:
     """The work of both commands: run, verify and report as `wanted` says, then exit."""
     from tidegauge.config.durations import parse_duration
     from tidegauge.run.options import RunOptions
@@ -171,7 +171,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         order = replace(order, selection=tuple(one.move.name for one in refreshed if one.error is None))
     elif wanted.dry_run:
         show_plan(project, order.selection, stage=order.stage, limit=order.limit, json=json, debug=debug)
-    report, signalled = running(
+    report, signalled = run_watched(
         project, lambda tell, stop: run(project, order, tell=tell, stop=stop), json=json, debug=debug
     )
     verified = None
@@ -181,7 +181,7 @@ def carry_out(path: Path | None, wanted: Wanted) -> None:
         say("not verified: not every flow ended well")
     if wanted.report is not None:
         _write_page(wanted.report, project, report)
-    close(
+    show_and_exit(
         project,
         report,
         wanted.command,

@@ -25,9 +25,9 @@ from tidegauge.cli.run import (
     ConfirmDeletesOption,
     DryRunOption,
     FullRefreshOption,
+    RunRequest,
     StrategyOption,
     VerifyDataOption,
-    Wanted,
     carry_out,
 )
 
@@ -54,7 +54,7 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Bring one table up to date, both its stages; every table, if none is named. The same as run."""
-    wanted = Wanted(
+    wanted = RunRequest(
         command="sync",
         selection=selection(select, table),
         stage=one_stage(stage, {"--backup-only": backup_only, "--redshift-only": redshift_only}),

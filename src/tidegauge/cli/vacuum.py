@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, YesOption, confirm
-from tidegauge.cli.delta_tables import TablesOption, Tell, close
+from tidegauge.cli.delta_tables import TablesOption, Tell, show_and_exit
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
 
@@ -48,7 +48,7 @@ def command(
     found = [*(one for one in checked if one not in free), *done]
     maintenance.note(found, "vacuumed", f"files older than {retain or 'the retention of the table'}")
     columns = ["table", "kept for", "would go" if dry_run else "removed", ""]
-    close(found, columns, command="vacuum", done=not dry_run, json=json, debug=debug)
+    show_and_exit(found, columns, command="vacuum", done=not dry_run, json=json, debug=debug)
 
 
 def _confirm(tables: list[str], *, yes: bool) -> None:

@@ -11,7 +11,7 @@ from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project
-    from tidegauge.operations.tracked import TrackedMove
+    from tidegauge.operations.tracked import TrackedOverride
 
 
 def show(project: Project, name: str, *, json: bool) -> None:
@@ -67,7 +67,7 @@ def show(project: Project, name: str, *, json: bool) -> None:
 
 def override(
     project: Project,
-    move: TrackedMove,
+    move: TrackedOverride,
     *,
     reason: str | None,
     yes: bool,

@@ -53,7 +53,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Context:
     """What else decides whether a key is right. Every frame has at least the key's columns."""
 
     waiting: DataFrame | None = None
@@ -73,7 +73,7 @@ def compare(
     target: DataFrame,
     *,
     key: Sequence[str],
-    beside: Beside | None = None,
+    beside: Context | None = None,
     sequence: str | None = None,
     hashed: Sequence[str] | None = None,
     lacking: bool = False,
@@ -90,7 +90,7 @@ def compare(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    more = beside or Beside()
+    more = beside or Context()
     match = Match(source, target, hashed, lacking=lacking)
     sides = _Sides(match, key, sequence, events=events)
     union = sides.union(source, target, more)
@@ -129,7 +129,7 @@ class _Sides:
         self._match, self._key, self._sequence, self._events = match, key, sequence, events
         self.keys = [f"k{at}" for at in range(len(key))]
 
-    def union(self, source: DataFrame, target: DataFrame, beside: Beside) -> DataFrame:
+    def union(self, source: DataFrame, target: DataFrame, beside: Context) -> DataFrame:
         types = self._types(source, target)
         parts = [self._rows(source, "s", types), self._rows(target, "t", types)]
         plain = (("w", beside.waiting), ("e", beside.ended), ("f", beside.faults))
@@ -139,7 +139,7 @@ class _Sides:
         parts += [self._rows(frame, f"i{at}", types) for at, frame in enumerate(beside.instead)]
         return reduce(lambda one, other: one.unionAll(other), parts)
 
-    def judge(self, union: DataFrame, beside: Beside) -> DataFrame:
+    def judge(self, union: DataFrame, beside: Context) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         instead = range(len(beside.instead))

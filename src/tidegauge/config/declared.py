@@ -9,8 +9,8 @@ from typing import Any
 
 from tidegauge.config.check import Check
 from tidegauge.config.document import YamlDocument
-from tidegauge.config.flows import Around, make_flows
-from tidegauge.config.modules import Failed, as_shown, import_flows
+from tidegauge.config.flows import ProjectContext, make_flows
+from tidegauge.config.modules import ModuleFailed, import_flows, show_place
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.declare import Declared, DeclaredInput, DeclaredOutput
 from tidegauge.errors import Place
@@ -20,7 +20,7 @@ from tidegauge.model.view_flow import WrittenInFlows
 
 
 def make_declared(
-    check: Check, modules: Sequence[str], around: Around
+    check: Check, modules: Sequence[str], around: ProjectContext
 ) -> list[WrittenInFlows | OptimizeFlow]:
     """The flows that these modules declare. A name that the project file has already is a problem."""
     root = check.document.file.parent
@@ -29,7 +29,7 @@ def make_declared(
     bodies: dict[str, Any] = {}
     functions: dict[str, Function] = {}
     for declared in _import_declared(check, modules):
-        place, first = as_shown(declared.place), taken.get(declared.name)
+        place, first = show_place(declared.place), taken.get(declared.name)
         if first is not None:
             check.problems.append(
                 Problem(
@@ -67,7 +67,7 @@ def _import_declared(check: Check, modules: Sequence[str]) -> list[Declared]:
         try:
             # Keyed by identity, as one module may be named twice: as a module and as a file.
             found |= {id(one): one for one in import_flows(check.document.file.parent, written, place)}
-        except Failed as failed:
+        except ModuleFailed as failed:
             check.problems.append(failed.problem)
     return list(found.values())
 
@@ -88,8 +88,8 @@ def _make_body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
 def _place(part: DeclaredInput | DeclaredOutput | str, declared: Declared) -> Place:
     """The place of the table, if it is in the flow's file; else the place of the flow."""
     if isinstance(part, str) or part.place.file != declared.place.file:
-        return as_shown(declared.place)
-    return as_shown(part.place)
+        return show_place(declared.place)
+    return show_place(part.place)
 
 
 def _as_yaml(keys: Any) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def read_document(file: Path) -> YamlDocument:
     """Read a YAML file. Raises ConfigError, with the place, unless it is one mapping of plain YAML."""
     file = file.absolute()
     text = _read(file)
-    node = _Composer(shown(file), text).compose()
+    node = _Composer(show_path(file), text).compose()
     document = YamlDocument(file=file, root={}, values={}, keys={})
     document.root.update(_Expander(document).mapping(node, ()))
     return document
@@ -110,11 +110,11 @@ def _read(file: Path) -> str:
         raise ConfigError(
             f"the file is not UTF-8: byte 0x{data[error.start]:02x}",
             hint="save it as UTF-8",
-            place=Place(shown(file), before.count(b"\n") + 1, column),
+            place=Place(show_path(file), before.count(b"\n") + 1, column),
         ) from None
 
 
-def shown(file: Path) -> str:
+def show_path(file: Path) -> str:
     """The path as errors show it: relative to the working folder if it is below it."""
     try:
         relative = os.path.relpath(file)

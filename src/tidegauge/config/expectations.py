@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tidegauge.config import flow_values, values
 from tidegauge.config.check import Check
-from tidegauge.config.modules import Failed, import_module
+from tidegauge.config.modules import ModuleFailed, import_module
 from tidegauge.config.pandera_schema import is_pandera, read_pandera
 from tidegauge.config.problems import Complaint, Trail, quoted, suggest
 from tidegauge.model.delta_flow import TableRef
@@ -91,7 +91,7 @@ def _import_schema(check: Check, written: str, trail: Trail) -> Any:
     module, _, name = written.partition(":")
     try:
         found = getattr(import_module(check.document.file.parent, module, place), name, None)
-    except Failed as failed:
+    except ModuleFailed as failed:
         check.problems.append(failed.problem)
         return None
     if not is_pandera(found):

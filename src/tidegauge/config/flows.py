@@ -52,7 +52,7 @@ _OURS = "__tidegauge"
 
 
 @dataclass(frozen=True)
-class Around:
+class ProjectContext:
     """What a flow takes from the rest of the project."""
 
     pipeline: str
@@ -63,10 +63,10 @@ class Around:
     """The schedule of flows that have none of their own."""
 
 
-MakeInput = Callable[[Check, str, Any, Trail, Around], DeltaInput | None]
+MakeInput = Callable[[Check, str, Any, Trail, ProjectContext], DeltaInput | None]
 
 
-def make_flows(check: Check, written: Any, around: Around) -> list[WrittenInFlows | OptimizeFlow]:
+def make_flows(check: Check, written: Any, around: ProjectContext) -> list[WrittenInFlows | OptimizeFlow]:
     if not isinstance(written, dict):
         return []
     found: list[WrittenInFlows | OptimizeFlow | None] = []
@@ -83,7 +83,7 @@ def make_flows(check: Check, written: Any, around: Around) -> list[WrittenInFlow
     return [flow for flow in found if flow is not None]
 
 
-def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaFlow | None:
+def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: ProjectContext) -> DeltaFlow | None:
     if not isinstance(body, dict):
         check.add("this must be a mapping with `inputs` and an `output`", trail)
         return None
@@ -120,7 +120,7 @@ def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: Around)
     return flow if len(check.problems) == before else None
 
 
-def _make_view(check: Check, name: str, body: Any, trail: Trail, around: Around) -> ViewFlow | None:
+def _make_view(check: Check, name: str, body: Any, trail: Trail, around: ProjectContext) -> ViewFlow | None:
     before = len(check.problems)
     keys = check.keys(ViewKeys, body, trail)
     inputs = _make_inputs(check, body.get("inputs"), (*trail, "inputs"), around, _make_view_input)
@@ -152,7 +152,7 @@ def _check_name(check: Check, name: str, trail: Trail) -> None:
 
 
 def _make_inputs(
-    check: Check, written: Any, trail: Trail, around: Around, make: MakeInput | None = None
+    check: Check, written: Any, trail: Trail, around: ProjectContext, make: MakeInput | None = None
 ) -> tuple[DeltaInput, ...]:
     if not isinstance(written, dict):
         return ()
@@ -182,7 +182,9 @@ def _make_inputs(
     return tuple(part for part in made if part is not None)
 
 
-def _make_input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
+def _make_input(
+    check: Check, name: str, body: Any, trail: Trail, around: ProjectContext
+) -> DeltaInput | None:
     if not isinstance(body, str | dict):
         check.add("this must be a table's name, or a mapping with `table` or `path`", trail)
         return None
@@ -208,7 +210,9 @@ def _make_input(check: Check, name: str, body: Any, trail: Trail, around: Around
     )
 
 
-def _find_expected_table(check: Check, place: Mapping[str, Any], trail: Trail, around: Around) -> TableRef:
+def _find_expected_table(
+    check: Check, place: Mapping[str, Any], trail: Trail, around: ProjectContext
+) -> TableRef:
     keys = check.keys(InputKeys, dict(place), trail)
     return TableRef() if keys is None else _make_table_ref(check, keys, trail, around)
 
@@ -227,7 +231,9 @@ def _make_read_by_column(keys: InputKeys) -> ReadByColumn | None:
     return ReadByColumn(column, keys.key, keys.lookback, keys.settle, keys.format)
 
 
-def _make_view_input(check: Check, name: str, body: Any, trail: Trail, around: Around) -> DeltaInput | None:
+def _make_view_input(
+    check: Check, name: str, body: Any, trail: Trail, around: ProjectContext
+) -> DeltaInput | None:
     keys = check.keys(ViewInputKeys, {"table": body} if isinstance(body, str) else body, trail)
     if keys is None:
         return None
@@ -237,7 +243,7 @@ def _make_view_input(check: Check, name: str, body: Any, trail: Trail, around: A
     )
 
 
-def _make_output(check: Check, body: Any, trail: Trail, around: Around) -> DeltaTable | None:
+def _make_output(check: Check, body: Any, trail: Trail, around: ProjectContext) -> DeltaTable | None:
     if not isinstance(body, dict):
         return None
     keys = check.keys(OutputKeys, body, trail)
@@ -260,7 +266,7 @@ def _make_output(check: Check, body: Any, trail: Trail, around: Around) -> Delta
 
 
 def _make_table_ref(
-    check: Check, keys: InputKeys | OutputKeys | ViewInputKeys, trail: Trail, around: Around
+    check: Check, keys: InputKeys | OutputKeys | ViewInputKeys, trail: Trail, around: ProjectContext
 ) -> TableRef:
     written = keys.path
     if written is None:

@@ -18,7 +18,7 @@ WAREHOUSE = "spark.sql.warehouse.dir"
 _OF_SESSION = "spark_catalog"
 
 
-def connect(
+def find_upstreams(
     flows: Sequence[WrittenInFlows], problems: list[Problem], conf: Mapping[str, str]
 ) -> tuple[WrittenInFlows, ...]:
     """The same flows, each with the names of the flows that it reads from.

@@ -12,10 +12,10 @@ from tidegauge.config.check import Check
 from tidegauge.config.connections import Connections, make_connections
 from tidegauge.config.declared import make_declared
 from tidegauge.config.document import read_document
-from tidegauge.config.flows import Around, make_flows
+from tidegauge.config.flows import ProjectContext, make_flows
 from tidegauge.config.health import make_health
 from tidegauge.config.ledger import DEFAULT, check_address
-from tidegauge.config.lineage import connect
+from tidegauge.config.lineage import find_upstreams
 from tidegauge.config.models import ProjectKeys
 from tidegauge.config.optimize_flows import find_tables
 from tidegauge.config.problems import Complaint
@@ -88,7 +88,7 @@ def _make_written_flows(
 ) -> list[WrittenInFlows | OptimizeFlow]:
     pipeline = keys.pipeline if keys is not None else ""
     lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
-    around = Around(pipeline, lakes, schedule=_schedule_of(keys))
+    around = ProjectContext(pipeline, lakes, schedule=_schedule_of(keys))
     written = make_flows(check, tree.get("flows"), around)
     modules: tuple[str, ...] = ()
     with suppress(Complaint):  # `check.keys` has noted it already
@@ -104,7 +104,9 @@ def _connect_flows(
 ) -> tuple[tuple[DeltaFlow, ...], tuple[ViewFlow, ...], tuple[OptimizeFlow, ...]]:
     """The flows by kind: tables, views and optimize flows, each with the flows that it comes after."""
     optimizes = tuple(flow for flow in written if isinstance(flow, OptimizeFlow))
-    others = connect([flow for flow in written if not isinstance(flow, OptimizeFlow)], check.problems, conf)
+    others = find_upstreams(
+        [flow for flow in written if not isinstance(flow, OptimizeFlow)], check.problems, conf
+    )
     if not check.problems:  # else `select` may name a flow that has problems and was not made
         optimizes = find_tables(optimizes, others, syncs, check.problems)
     views = tuple(flow for flow in others if isinstance(flow, ViewFlow))

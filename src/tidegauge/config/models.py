@@ -37,7 +37,7 @@ from tidegauge.model.spec import Deletes, Drift, Execute, FutureGuard, NullCurso
 
 
 @dataclass(frozen=True)
-class Ordered:
+class WrittenCursor:
     """A cursor as the file has it: a column or expression, and the epoch if its numbers are times."""
 
     column: str
@@ -67,10 +67,10 @@ def _parse_open_transactions(value: Any) -> timedelta | None:
         raise Complaint(complaint.message, hint=complaint.hint, trail=("ignore_after",)) from None
 
 
-def _parse_cursor(value: Any) -> Ordered:
+def _parse_cursor(value: Any) -> WrittenCursor:
     form = "write `COLUMN`, or `{column: COLUMN, epoch: s}` where its numbers are seconds since 1970"
     if not isinstance(value, dict):
-        return Ordered(values.text(value))
+        return WrittenCursor(values.text(value))
     parse = {"column": values.text, "epoch": values.choice(Epoch)}
     found = {}
     for key, part in value.items():
@@ -82,7 +82,7 @@ def _parse_cursor(value: Any) -> Ordered:
             raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
     if "column" not in found:
         raise Complaint("`column` is missing", hint=form)
-    return Ordered(found["column"], Epoch(found["epoch"]) if "epoch" in found else None)
+    return WrittenCursor(found["column"], Epoch(found["epoch"]) if "epoch" in found else None)
 
 
 class ProjectKeys(Keys):
@@ -142,7 +142,7 @@ class TableKeys(Keys):
     """Keys that may differ from table to table: in a sync for all its tables, under `override` for some."""
 
     cursor: Annotated[
-        Ordered | None,
+        WrittenCursor | None,
         Form(_parse_cursor, "text, or `{column: TEXT, epoch: s}`"),
         Unless("required here or in every override, unless `without_cursor` says otherwise"),
     ] = Field(

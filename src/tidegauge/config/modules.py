@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from tidegauge.config.document import shown
+from tidegauge.config.document import show_path
 from tidegauge.config.flow_values import is_dotted
 from tidegauge.config.problems import Complaint, Problem, quoted
 from tidegauge.config.values import local_path
@@ -32,7 +32,7 @@ def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]
     """The flows that the module or file declares. Raises Failed for everything that can go wrong in it."""
     found = declared_in(import_module(root, written, place).__name__)
     if not found:
-        raise Failed(
+        raise ModuleFailed(
             f"{quoted(written)} declares no flow",
             place,
             "decorate a function there with `@tg.flow(…)`, or name the module that has one",
@@ -45,19 +45,21 @@ def import_module(root: Path, written: str, place: Place) -> ModuleType:
     root = Path(os.path.normpath(root))
     try:
         return _import_named(root, written, place)
-    except Failed:
+    except ModuleFailed:
         raise
     except Complaint as complaint:
-        raise Failed(complaint.message, place, complaint.hint) from None
+        raise ModuleFailed(complaint.message, place, complaint.hint) from None
     except ConfigError as error:
         # Raised by a declaration, with a message for the user.
-        raise Failed(error.message, as_shown(error.place) if error.place else place, error.hint) from None
+        raise ModuleFailed(
+            error.message, show_place(error.place) if error.place else place, error.hint
+        ) from None
     except SyntaxError as error:
-        where = Place(shown(Path(error.filename or written)), error.lineno or 1, error.offset or 1)
-        raise Failed(f"{quoted(written)} is not valid Python: {error.msg}", where) from None
+        where = Place(show_path(Path(error.filename or written)), error.lineno or 1, error.offset or 1)
+        raise ModuleFailed(f"{quoted(written)} is not valid Python: {error.msg}", where) from None
     except (Exception, SystemExit) as error:
         reason = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-        raise Failed(
+        raise ModuleFailed(
             f"importing {quoted(written)} failed: {mask(reason)}",
             _find_own_line(root, error) or place,
             f"mend it, or install what it needs; `{_show_import_command(written)}` in {root} shows more",
@@ -68,7 +70,7 @@ def _show_import_command(written: str) -> str:
     return f"python {written}" if written.endswith(".py") else f"python -c 'import {written}'"
 
 
-class Failed(Exception):
+class ModuleFailed(Exception):
     """A module cannot be imported, or declares no flow."""
 
     def __init__(self, message: str, place: Place, hint: str | None = None) -> None:
@@ -82,10 +84,10 @@ def _import_named(root: Path, written: str, place: Place) -> ModuleType:
     if written.endswith(".py"):
         file = Path(os.path.normpath(local_path(written, root)))
         if not file.is_file():
-            raise Failed(f"there is no file {file}", place, "it is named relative to the project file")
+            raise ModuleFailed(f"there is no file {file}", place, "it is named relative to the project file")
         name = _find_module_name(root, file)
     elif not is_dotted(written):
-        raise Failed(
+        raise ModuleFailed(
             f"{quoted(written)} is neither a module nor a `.py` file",
             place,
             "write it as `pipelines.silver`, or as `pipelines/silver.py`",
@@ -104,7 +106,7 @@ def _import_by_name(root: Path, name: str, file: Path | None, place: Place) -> M
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            raise Failed(
+            raise ModuleFailed(
                 f"there is no module {quoted(name)} in {root}",
                 place,
                 "modules are named from the project's folder on: `pipelines.silver` is pipelines/silver.py",
@@ -113,7 +115,7 @@ def _import_by_name(root: Path, name: str, file: Path | None, place: Place) -> M
     found = getattr(module, "__file__", None)
     wanted = file or next((path for path in _find_module_files(root, name) if path.is_file()), None)
     if wanted is not None and (found is None or not wanted.samefile(found)):
-        raise Failed(
+        raise ModuleFailed(
             f"{wanted} is hidden by another module {quoted(name)}, {found or 'a part of Python'}",
             place,
             "give the file another name",
@@ -186,7 +188,7 @@ def _find_own_line(root: Path, error: BaseException) -> Place | None:
     """The place of the last line of the project's own code that led to the error; None if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _is_own(root, frame.filename):
-            return Place(shown(Path(frame.filename)), frame.lineno or 1, (frame.colno or 0) + 1)
+            return Place(show_path(Path(frame.filename)), frame.lineno or 1, (frame.colno or 0) + 1)
     return None
 
 
@@ -201,5 +203,5 @@ def _is_own(root: Path, file: str | None) -> bool:
     )
 
 
-def as_shown(place: Place) -> Place:
-    return Place(shown(Path(place.file)), place.line, place.column)
+def show_place(place: Place) -> Place:
+    return Place(show_path(Path(place.file)), place.line, place.column)

@@ -10,7 +10,7 @@ from tidegauge.dashboard.actions import ActionKind, ActionRequest, check_means_o
 from tidegauge.dashboard.flow_page import FlowPage, make_flow_page
 from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.override import Stand
+from tidegauge.model.override import FlowPosition
 
 TITLES = {
     ActionKind.RETRY: "Retry",
@@ -84,7 +84,7 @@ def make_action_page(snapshots: FleetSnapshots, request: ActionRequest) -> Actio
     return ActionPage(found.at, request, found.seen.word, _tell(found, request.kind), refused, stand)
 
 
-def name_stand(stand: Stand, suspended: str) -> str:
+def name_stand(stand: FlowPosition, suspended: str) -> str:
     return f"{stand.fence}/{stand.plan_id or ''}/{stand.done}/{suspended}"
 
 

@@ -14,7 +14,7 @@ from tidegauge.dashboard.action_page import ActionPage, OutcomePage, make_action
 from tidegauge.dashboard.action_processes import ActionProcesses
 from tidegauge.dashboard.actions import ActionRequest
 from tidegauge.dashboard.session import FIELD, FormGuard, name_actor, read_form
-from tidegauge.dashboard.shower import Shower
+from tidegauge.dashboard.shower import PageRenderer
 from tidegauge.errors import ConfigError
 
 _PATIENCE = 5.0
@@ -22,7 +22,7 @@ _PATIENCE = 5.0
 _MOVED = "It has moved since this page was shown. Nothing was done; this is how it stands now."
 
 
-def add_actions(app: FastAPI, shower: Shower, guard: FormGuard, processes: ActionProcesses) -> None:
+def add_actions(app: FastAPI, shower: PageRenderer, guard: FormGuard, processes: ActionProcesses) -> None:
     desk = _ActionDesk(shower, guard, processes)
 
     @app.get("/act")
@@ -44,7 +44,7 @@ def add_actions(app: FastAPI, shower: Shower, guard: FormGuard, processes: Actio
 
 
 class _ActionDesk:
-    def __init__(self, shower: Shower, guard: FormGuard, processes: ActionProcesses) -> None:
+    def __init__(self, shower: PageRenderer, guard: FormGuard, processes: ActionProcesses) -> None:
         self._shower = shower
         self._guard = guard
         self._processes = processes

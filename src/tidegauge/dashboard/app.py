@@ -26,7 +26,7 @@ from tidegauge.dashboard.proofs import ProofFilter, make_proof_page
 from tidegauge.dashboard.render import STATIC
 from tidegauge.dashboard.run_pages import make_run_page, make_runs_page
 from tidegauge.dashboard.session import FormGuard, read_form
-from tidegauge.dashboard.shower import Shower
+from tidegauge.dashboard.shower import PageRenderer
 from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.model.secret import mask
@@ -44,7 +44,7 @@ def make_app(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     snapshots = FleetSnapshots(project)
     processes = ActionProcesses(project)
-    shower = Shower(snapshots, ServedLinks(root_path, project.pipeline, __version__, acts=acts))
+    shower = PageRenderer(snapshots, ServedLinks(root_path, project.pipeline, __version__, acts=acts))
     app.state.watch = watch = LedgerWatch(lambda: (snapshots.pulse(), processes.pulse()))
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(Gate, access=access, root=root_path)
@@ -73,7 +73,7 @@ def make_app(
     return app
 
 
-def _add_fleet(app: FastAPI, shower: Shower) -> None:
+def _add_fleet(app: FastAPI, shower: PageRenderer) -> None:
     snapshots = shower.snapshots
 
     @app.get("/")
@@ -117,7 +117,7 @@ def _add_fleet(app: FastAPI, shower: Shower) -> None:
         return shower.show(request, "history.html", "history", make_audit_page(snapshots, asked))
 
 
-def _add_flows(app: FastAPI, shower: Shower, processes: ActionProcesses) -> None:
+def _add_flows(app: FastAPI, shower: PageRenderer, processes: ActionProcesses) -> None:
     snapshots = shower.snapshots
 
     def page_of(make: Callable[[FleetSnapshots, str, str], Any], template: str) -> Callable[..., Response]:
@@ -137,7 +137,7 @@ def _add_flows(app: FastAPI, shower: Shower, processes: ActionProcesses) -> None
     app.get("/gaps")(page_of(make_gap_page, "gaps.html"))
 
 
-def _add_runs(app: FastAPI, shower: Shower) -> None:
+def _add_runs(app: FastAPI, shower: PageRenderer) -> None:
     snapshots = shower.snapshots
 
     @app.get("/runs")
@@ -162,7 +162,7 @@ def _add_runs(app: FastAPI, shower: Shower) -> None:
         return Response(mask(text), media_type="application/json")
 
 
-def _add_errors(app: FastAPI, shower: Shower) -> None:
+def _add_errors(app: FastAPI, shower: PageRenderer) -> None:
     @app.exception_handler(TidegaugeError)
     def trouble(request: Request, error: Exception) -> Response:
         assert isinstance(error, TidegaugeError)
@@ -182,7 +182,7 @@ def _add_errors(app: FastAPI, shower: Shower) -> None:
         return shower.show_error(request, 400, "Not understood", said)
 
 
-def _add_login(app: FastAPI, shower: Shower, access: Access) -> None:
+def _add_login(app: FastAPI, shower: PageRenderer, access: Access) -> None:
     if not access.asks_token:
         return
     root = shower.links.root

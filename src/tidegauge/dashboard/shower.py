@@ -15,7 +15,7 @@ from tidegauge.errors import TidegaugeError
 
 
 @dataclass(frozen=True)
-class Shower:
+class PageRenderer:
     snapshots: FleetSnapshots
     links: ServedLinks
 

@@ -165,7 +165,7 @@ class FileColumns:
             return [((), rows)] if rows.num_rows else []
         import pyarrow as pa
 
-        texts = [[say_value(one) for one in rows.column(name).to_pylist()] for name in self.partition_by]
+        texts = [[partition_text(one) for one in rows.column(name).to_pylist()] for name in self.partition_by]
         places: dict[tuple[str | None, ...], list[int]] = {}
         for place, key in enumerate(zip(*texts, strict=True)):
             places.setdefault(key, []).append(place)
@@ -182,7 +182,7 @@ def _drop_rows(table: pa.Table, places: np.ndarray[Any, Any]) -> pa.Table:
     return table.filter(pa.array(stays))
 
 
-def say_value(value: Any) -> str | None:
+def partition_text(value: Any) -> str | None:
     """A partition's value as the log has it. Raises NeedsSpark for an empty text, which would be NULL there,
     and for other types."""
     match value:

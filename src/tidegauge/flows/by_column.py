@@ -29,8 +29,8 @@ from tidegauge.model.table import Layout
 from tidegauge.model.versions import LATEST, History
 from tidegauge.outputs.delta.small_batches import tune_for_small
 from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_back, note_late
-from tidegauge.sources.delta.changes import moved
-from tidegauge.sources.spark_tables import MOMENTS, ColumnInput, SparkTable, list_files
+from tidegauge.sources.delta.changes import open_changed_input
+from tidegauge.sources.spark_tables import MOMENTS, ColumnInput, SparkTable, digest_folder
 from tidegauge.transform.evaluate import evaluate_change
 from tidegauge.transform.judge import can_guard
 from tidegauge.transform.predicates import check_expectations
@@ -94,7 +94,7 @@ class ColumnTransform(DeltaTransform):
                 f" watermark reset --select {self.spec.name}`",
             )
         check_same(self.spec.name, self._part, parts[self._part.name].source_id, self._identity)
-        return PlannedWork(plan.draft, self._make_batch_reader(plan.draft), by_jdbc=True)
+        return PlannedWork(plan.draft, self._make_column_reader(plan.draft), by_jdbc=True)
 
     def _plan_new(self) -> PlannedWork:
         mark = self._marks.get(self._part.name)
@@ -129,7 +129,7 @@ class ColumnTransform(DeltaTransform):
             notes=found.notes,
             seen=seen,
         )
-        return PlannedWork(draft, self._make_batch_reader(draft), by_jdbc=True)
+        return PlannedWork(draft, self._make_column_reader(draft), by_jdbc=True)
 
     @property
     def _is_delta(self) -> bool:
@@ -201,7 +201,7 @@ class ColumnTransform(DeltaTransform):
         """A text that changes whenever the table does, found without Spark; None: there is no such text."""
         table = self._part.table
         if not self._is_delta:
-            return list_files(table.path) if table.path and not table.on_s3 else None
+            return digest_folder(table.path) if table.path and not table.on_s3 else None
         location = self._places.find(table)
         if location is None:
             return None
@@ -230,7 +230,7 @@ class ColumnTransform(DeltaTransform):
             checked=found.checked,
         )
 
-    def _make_batch_reader(self, draft: Draft) -> Callable[[Batch], BatchData]:
+    def _make_column_reader(self, draft: Draft) -> Callable[[Batch], BatchData]:
         spec, names = self.spec, [part.input for part in draft.inputs]
         layout = Layout(TableName(None, spec.name), (), spec.output.key, "value", None)
         last_of = () if spec.output.mode.facts.only_adds or self._by.column is None else self._key
@@ -248,7 +248,9 @@ class ColumnTransform(DeltaTransform):
                         inputs[part.name] = ColumnInput(table, window, last_of)
                     else:
                         where = self._places.location(part.table)
-                        inputs[part.name] = moved(session, part.table, where, window, ReadWay.PINNED)
+                        inputs[part.name] = open_changed_input(
+                            session, part.table, where, window, ReadWay.PINNED
+                        )
                 keep: list[DataFrame] = []
                 if self._by.column is None:
                     made = evaluate_change(

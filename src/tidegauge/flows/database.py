@@ -31,15 +31,15 @@ from tidegauge.plan.draft import (
     batch_step,
     check_history,
     draft,
+    find_window_start,
     is_whole,
-    start,
     with_nothing,
 )
 from tidegauge.plan.drift import narrow
 from tidegauge.plan.identity import check_identity, check_masks
-from tidegauge.sources.direct import check as check_direct
+from tidegauge.sources.direct import find_jdbc_reason as check_direct
 from tidegauge.sources.inside import InsideReader
-from tidegauge.sources.keys import keys
+from tidegauge.sources.keys import read_keys
 from tidegauge.transform.mark import check_marks
 
 
@@ -101,7 +101,7 @@ class DatabaseFlow(TableFlowBase):
         check_history(self.spec, source_table.layout)
         check_marks(self.spec.options.expect, source_table.layout)
         self._check_way(source_table)
-        for _ in keys(self.spec.source, source_table, rows=1):
+        for _ in read_keys(self.spec.source, source_table, rows=1):
             break  # one row is enough to show that the login may read the table
 
     @property
@@ -154,7 +154,7 @@ class DatabaseFlow(TableFlowBase):
         spec, position = self.spec, self.position
         if is_whole(spec):
             limit = None  # a part of the table would replace all rows of the target
-        after = start(spec, source_table, position)
+        after = find_window_start(spec, source_table, position)
         step = batch_step(spec) if limit is None else min(batch_step(spec), limit)
         survey = source.survey(source_table, after, step, self.mark.pending if self.mark else None)
         made = draft(spec, source_table, after, survey, watermark=position)

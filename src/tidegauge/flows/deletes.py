@@ -17,7 +17,7 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Deletes, TableFlow
 from tidegauge.model.table import SourceTable
-from tidegauge.sources.keys import key_layout, keys, moment, moment_field
+from tidegauge.sources.keys import key_layout, make_cursor_scalar, moment_field, read_keys
 
 
 class DeletedRows:
@@ -71,7 +71,7 @@ class DeletedRows:
         found, layout = self._find_vanished(source_table, shown), key_layout(source_table)
         if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
-            found = found.add_moment(VALID_TO, moment(source_table, self._latest(seen)))
+            found = found.add_moment(VALID_TO, make_cursor_scalar(source_table, self._latest(seen)))
         return KeysToDelete(layout, found.count, splits=(found,))
 
     @property
@@ -97,7 +97,7 @@ class DeletedRows:
         layout = key_layout(source_table)
         schema = schema_of(layout)
         found = find_vanished(
-            keys(self._flow.source, source_table),
+            read_keys(self._flow.source, source_table),
             table.rows(layout),
             schema,
             loose=table.loose_keys,

@@ -38,7 +38,7 @@ from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.delta.small_batches import reads_little
 from tidegauge.plan import frozen
 from tidegauge.plan.versions import draft_versions, history_after, read_up_to
-from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
@@ -197,7 +197,7 @@ class DeltaTransform:
                 hint="bring the inputs back until the plan has ended, or begin again with `tidegauge"
                 f" watermark reset --select {flow.name}`",
             )
-        found = self._histories(frozen.since(plan.draft, plan.done))
+        found = self._histories(frozen.find_first_versions(plan.draft, plan.done))
         frozen.check(flow, plan.draft, found, plan.done)
         origin = Origin.read(part.pending for part in plan.draft.inputs)
         choice = self._choose(found, origin)
@@ -294,7 +294,7 @@ class DeltaTransform:
             ) -> DeltaChange:
                 keep: list[DataFrame] = []
                 inputs = {
-                    name: moved(
+                    name: open_changed_input(
                         session,
                         parts[name].table,
                         self._places.location(parts[name].table),

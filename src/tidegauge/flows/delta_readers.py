@@ -18,7 +18,7 @@ _WHOLE = (ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING)
 """Ways of reading that need the table exactly as it is at the window's end."""
 
 
-class Readers:
+class DeltaReaders:
     """The flows of a project as readers of Delta tables, with their status and watermarks from the ledger."""
 
     def __init__(

@@ -12,8 +12,8 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Layout, SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.draft import is_whole, start
-from tidegauge.sources.keys import keys
+from tidegauge.plan.draft import find_window_start, is_whole
+from tidegauge.sources.keys import read_keys
 
 
 def plan_emptying(
@@ -33,8 +33,8 @@ def plan_emptying(
     """
     if made.batches or not (refreshing or is_whole(flow)):
         return made
-    begin = start(flow, source_table, None)
-    if any(block.num_rows for block in keys(flow.source, source_table, after=begin, rows=1)):
+    begin = find_window_start(flow, source_table, None)
+    if any(block.num_rows for block in read_keys(flow.source, source_table, after=begin, rows=1)):
         return made  # there are rows, too young to be read or dated in the future: a later run reads them
     if not refreshing and not _rows(flow, output, mark, confirmed=confirmed):
         return made

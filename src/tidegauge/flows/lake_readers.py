@@ -12,7 +12,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.lake.epochs import contents, follow
-from tidegauge.outputs.lake.manifest import EARLIER, LOADED, Numbered
+from tidegauge.outputs.lake.manifest import EARLIER, LOADED, BatchNumber
 from tidegauge.outputs.lake.table import chain, load_all
 from tidegauge.plan import files
 from tidegauge.plan.draft import is_whole
@@ -21,7 +21,7 @@ from tidegauge.storage.store import open_store
 
 @dataclass(frozen=True)
 class FreeBatches:
-    batches: dict[Numbered, str]
+    batches: dict[BatchNumber, str]
     """Batches that no reader needs any more, each with the reason: LOADED or EARLIER."""
     notes: tuple[str, ...]
     """Why other batches have to stay."""
@@ -54,7 +54,8 @@ class LakeReaders:
         self._store = open_store(place.lake)
         self._row = chain(self._store, place.folder, mine.epoch, mine.seq) if mine else ()
         self._current = [
-            Numbered(*files.number(self._row, at)) for at in range(1, files.length(self._row) + 1)
+            BatchNumber(*files.find_tag_numbers(self._row, at))
+            for at in range(1, files.count_batches(self._row) + 1)
         ]
 
     def find_free(self, *, loaded: bool, earlier: bool) -> FreeBatches:
@@ -64,7 +65,7 @@ class LakeReaders:
         """
         if unended := self._find_unended():
             return FreeBatches({}, (unended,))
-        free: dict[Numbered, str] = {}
+        free: dict[BatchNumber, str] = {}
         notes: list[str] = []
         if earlier:
             free |= dict.fromkeys(self._find_earlier(), EARLIER)
@@ -76,7 +77,7 @@ class LakeReaders:
             notes.append(f"{len(held)} batches stay: a plan that was begun reads them")
         return FreeBatches({one: why for one, why in free.items() if one not in frozen}, tuple(notes))
 
-    def find_passed(self) -> tuple[list[Numbered], list[str]]:
+    def find_passed(self) -> tuple[list[BatchNumber], list[str]]:
         """Find the batches that every reader has loaded, and notes on who still needs the rest.
 
         All batches if nobody reads the table. Of a table that is read whole in each run, only batches of the
@@ -98,7 +99,7 @@ class LakeReaders:
                 return f"{status.flow}: a change by hand ({kind}) has not ended; run it first"
         return None
 
-    def _find_earlier(self) -> set[Numbered]:
+    def _find_earlier(self) -> set[BatchNumber]:
         """Find the batches that are not part of the table, neither by the lake nor by the ledger."""
         seen = contents(self._store, self._place.folder)
         return set(seen.batches) - {*self._current, *follow(self._store, self._place.folder, seen)}
@@ -137,7 +138,7 @@ def _reads(mark: Watermark, place: LakeTable) -> bool:
     return mark.cursor == "files" and (mark.source_id or "").rpartition("#")[0] == str(place)
 
 
-def _find_frozen(statuses: Iterable[FlowStatus], place: LakeTable) -> Iterator[Numbered]:
+def _find_frozen(statuses: Iterable[FlowStatus], place: LakeTable) -> Iterator[BatchNumber]:
     """Yield the batches of the lake table that active plans read."""
     for status in statuses:
         for part in status.plan.draft.inputs if status.plan else ():
@@ -147,9 +148,9 @@ def _find_frozen(statuses: Iterable[FlowStatus], place: LakeTable) -> Iterator[N
                 or part.source_id.rpartition("#")[0] != str(place)
             ):
                 continue
-            row = files.chain_of(part.source_id)
+            row = files.parse_chain(part.source_id)
             for at in range(_number(part.window.after) + 1, _number(part.window.upto) + 1):
-                yield Numbered(*files.number(row, at))
+                yield BatchNumber(*files.find_tag_numbers(row, at))
 
 
 def _number(position: Position | None) -> int:

@@ -24,7 +24,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.table import COPY, Layout
 from tidegauge.model.watermark import Recalled, Watermark
-from tidegauge.outputs.lake.manifest import Manifest, Numbered, refuse_removed
+from tidegauge.outputs.lake.manifest import BatchNumber, Manifest, refuse_removed
 from tidegauge.outputs.lake.recall import RecalledEpoch
 from tidegauge.outputs.lake.table import chain, lake_files, load_all
 from tidegauge.outputs.warehouse.lake_files import check as check_files
@@ -45,8 +45,10 @@ class Load(TableFlowBase):
         spec, mark, folder = self.spec, self.mark, _lake_table(self.spec)
         row = _chain(spec, self.upstream)
         known = mark.source_id if mark else None
-        after, note = files.begins(spec, _number(mark.position if mark else None), known, str(folder), row)
-        manifests = _manifests(folder, row, after, files.length(row))
+        after, note = files.find_load_start(
+            spec, _number(mark.position if mark else None), known, str(folder), row
+        )
+        manifests = _manifests(folder, row, after, files.count_batches(row))
         if not is_whole(spec):  # a flow that is whole reads only the last copy
             _refuse_removed(spec, manifests)
         for layout in dict.fromkeys(_layout(spec, one) for one in manifests):
@@ -72,7 +74,7 @@ class Load(TableFlowBase):
     def find_again(self, plan: Plan) -> NewRows:
         """Read along the chain that the plan was made with, even if the lake has another chain by now."""
         (part,) = plan.draft.inputs
-        row = files.chain_of(part.source_id)
+        row = files.parse_chain(part.source_id)
         if part.window is not None and part.window.after != part.window.upto:
             last = _number(part.window.upto)
             (newest,) = _manifests(_lake_table(self.spec), row, last - 1, last)
@@ -92,7 +94,7 @@ class Load(TableFlowBase):
     def count_rows(self, after: int, upto: int) -> int:
         """Count the rows in the committed batches `(after, upto]` of the lake table, as far as they exist."""
         row = _chain(self.spec, self.upstream)
-        manifests = _manifests(_lake_table(self.spec), row, after, min(upto, files.length(row)))
+        manifests = _manifests(_lake_table(self.spec), row, after, min(upto, files.count_batches(row)))
         return sum(one.rows for one in manifests)
 
     def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
@@ -118,11 +120,11 @@ class Load(TableFlowBase):
         file is missing or not as it was committed, or the lake has no batch."""
         spec, folder = self.spec, _lake_table(self.spec)
         row = _chain(spec, self.upstream)
-        manifests = _manifests(folder, row, 0, files.length(row))
+        manifests = _manifests(folder, row, 0, files.count_batches(row))
         if not manifests:
             raise OutputDisagrees(f"{folder} has no batch", hint="run the stage `extract` first")
         if is_whole(spec):
-            manifests = _newest_whole(folder, row, files.length(row))
+            manifests = _newest_whole(folder, row, files.count_batches(row))
         _refuse_removed(spec, manifests)
         for one in manifests:
             check_history(spec, _layout(spec, one))
@@ -146,8 +148,8 @@ def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool
     """Whether the flow has loaded all batches up to the watermark of its extract (`upstream`)."""
     row = _chain(flow, upstream)
     loaded = _number(mark.position)
-    after, _ = files.begins(flow, loaded, mark.source_id, str(_lake_table(flow)), row)
-    return after == loaded == files.length(row)
+    after, _ = files.find_load_start(flow, loaded, mark.source_id, str(_lake_table(flow)), row)
+    return after == loaded == files.count_batches(row)
 
 
 def _lake_table(flow: TableFlow) -> LakeTable:
@@ -195,7 +197,7 @@ class _LakeRows:
 
 
 def _manifests(folder: LakeTable, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
-    wanted = [Numbered(*files.number(row, place)) for place in range(after + 1, upto + 1)]
+    wanted = [BatchNumber(*files.find_tag_numbers(row, place)) for place in range(after + 1, upto + 1)]
     return load_all(open_store(folder.lake), folder.folder, wanted)
 
 

@@ -13,7 +13,7 @@ from tidegauge.model.spec import Drift, TableFlow
 from tidegauge.model.table import Layout
 
 
-def judge_columns(pair: TablePair, found: Difference, *, known: str | None) -> Difference:
+def mark_lost_columns(pair: TablePair, found: Difference, *, known: str | None) -> Difference:
     """Add to a comparison's result what is known of columns that the target lacks, so were not compared.
 
     `known`: the fingerprint of the source's columns at the last batch. If it is still the same, the target

@@ -13,7 +13,7 @@ from tidegauge.delta_log.location import lake_of, missing_error
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.errors import OutputError, SourceError, TableMissing, TidegaugeError
 from tidegauge.flows.delta_places import Places, own_session
-from tidegauge.flows.delta_readers import Readers
+from tidegauge.flows.delta_readers import DeltaReaders
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -135,13 +135,13 @@ class Maintenance:
         self._ledger = ledger
         self.places = places
 
-    def flows(self) -> tuple[dict[str, FlowStatus], Readers]:
+    def flows(self) -> tuple[dict[str, FlowStatus], DeltaReaders]:
         """Ask the ledger for the flows' statuses, and for what each flow still has to read."""
         project = self._project
         with self._ledger() as ledger:
             statuses = {status.flow: status for status in ledger.status(project.pipeline)}
             marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
-        return statuses, Readers(project.delta_flows, statuses, marks, self.places)
+        return statuses, DeltaReaders(project.delta_flows, statuses, marks, self.places)
 
     @contextmanager
     def session_of(self, target: MaintainedTable) -> Iterator[SparkSession]:

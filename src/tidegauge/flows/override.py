@@ -13,7 +13,7 @@ from typing import Any
 from tidegauge.errors import ConfigError
 from tidegauge.flows.downstream import downstream
 from tidegauge.model.delta_flow import AnyFlow
-from tidegauge.model.override import Override, Stand
+from tidegauge.model.override import FlowPosition, Override
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
@@ -114,7 +114,7 @@ class OverridePreview:
     """By input, the new positions of the other inputs."""
     stands: bool = False
     """Whether every input already has its new position."""
-    stand: Stand = field(default_factory=Stand)
+    stand: FlowPosition = field(default_factory=FlowPosition)
     """Fence and plan of the flow when the preview was made."""
 
     @property
@@ -184,7 +184,7 @@ class OverridePreviewer(ABC):
             dangers=tuple(dangers),
             notes=tuple(self.find_notes(request)),
             stands=before == after,
-            stand=status.stand if status else Stand(),
+            stand=status.stand if status else FlowPosition(),
         )
         counted = self.count_rows(made)
         if not isinstance(request, Reset | Refresh | UndoLast):

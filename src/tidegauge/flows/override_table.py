@@ -29,7 +29,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Stage, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.draft import start
+from tidegauge.plan.draft import find_window_start
 
 
 class TableOverridePreviewer(OverridePreviewer):
@@ -130,8 +130,8 @@ class TableOverridePreviewer(OverridePreviewer):
             )
         try:
             source = self._sources.of(self._flow.source)
-            low = start(_drop_lookback(self._flow), source_table, before)
-            base = start(_drop_lookback(self._flow), source_table, after)
+            low = find_window_start(_drop_lookback(self._flow), source_table, before)
+            base = find_window_start(_drop_lookback(self._flow), source_table, after)
             skipped = source.count(source_table, low, after) if after is not None and way != 1 else 0
             again = source.count(source_table, base, before) if before is not None and way != -1 else 0
         except (SourceError, ConfigError) as error:

@@ -67,10 +67,10 @@ def find_chain(folder: LakeTable, position: Position | None) -> tuple[str | None
     store = open_store(folder.lake)
     chains = [chain(store, folder.folder, epoch, last) for epoch, last in recall_epochs(folder)]
     now = chains[-1]
-    able = [one for one in chains if files.length(one) >= position.sequence]
+    able = [one for one in chains if files.count_batches(one) >= position.sequence]
     if not able:
         raise OutputDisagrees(
-            f"{position.sequence} batches were loaded from {folder}, and it has {files.length(now)}",
+            f"{position.sequence} batches were loaded from {folder}, and it has {files.count_batches(now)}",
             hint="bring the lake's files back, or load afresh with `tidegauge watermark reset --stage load`",
         )
     used = min(able, key=lambda one: (min(files.count_shared(one, now), position.sequence), one != now))

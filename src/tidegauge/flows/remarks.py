@@ -17,7 +17,7 @@ from tidegauge.model.spec import Project, Sync, TableFlow, TableName
 _MOST = 5
 
 
-def remarks(
+def find_remarks(
     project: Project, flows: Sequence[TableFlow], sources: Sources, recorded: RecordedFlows | None = None
 ) -> tuple[str, ...]:
     """Remarks for people. `flows`: all flows of the project's tables. `recorded`: the flows with a watermark.

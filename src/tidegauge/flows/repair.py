@@ -8,7 +8,7 @@ from tidegauge.compare.frames import Difference
 from tidegauge.errors import ConfigError, NotCompared
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.flow import Flow, PlannedWork
-from tidegauge.flows.lost_columns import judge_columns
+from tidegauge.flows.lost_columns import mark_lost_columns
 from tidegauge.flows.repaired_rows import refuse_spark
 from tidegauge.flows.table import TableFlowBase
 from tidegauge.flows.table_pair import TablePair
@@ -47,7 +47,7 @@ def find_unlike(flow: TableFlowBase) -> Unlike:
     pair = TablePair(spec, flow.source(), flow.output, position, refuse_spark)
     if spec.options.read is Read.JDBC or direct_reason(pair.source_table, spec.source):
         refuse_spark()
-    found = judge_columns(pair, compare_pair(pair, name_all=False), known=compared.fingerprint)
+    found = mark_lost_columns(pair, compare_pair(pair, name_all=False), known=compared.fingerprint)
     return Unlike(found, position, (mark.epoch, mark.seq))
 
 

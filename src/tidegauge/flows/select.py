@@ -17,7 +17,7 @@ from tidegauge.flows.named_tables import (
     refuse_unmatched,
 )
 from tidegauge.flows.names import matches, stage_flow, table_named, table_of
-from tidegauge.flows.select_words import nothing_of_its_own, nothing_selected, select_flows
+from tidegauge.flows.select_words import no_data_error, nothing_selected_error, select_flows
 from tidegauge.flows.synced_tables import link_project
 from tidegauge.flows.without_cursor import is_read, options_of, order_tables, refuse_tables
 from tidegauge.model.default_schema import default_schema
@@ -120,7 +120,7 @@ def choose(
     project = link_project(project, tuple(found.flows.values()), known=not found.faults)
     choice = found.select(project, selection, stage)
     if not views and selection and choice.without_data and not choice.all_flows and not choice.faults:
-        raise nothing_of_its_own(choice.without_data)
+        raise no_data_error(choice.without_data)
     return choice if views else replace(choice, views=(), optimizes=())
 
 
@@ -191,7 +191,7 @@ class _Found:
         meant, unknown = select_flows(every, selection)
         names = {flow.name for flow in meant if stage is None or stage in flow.stages}
         if (unknown or ((selection or stage) and not names)) and not self.faults:
-            raise nothing_selected(unknown or selection, stage, [flow.name for flow in every])
+            raise nothing_selected_error(unknown or selection, stage, [flow.name for flow in every])
         chosen = [self.flows[name] for name in sorted(names & set(self.flows))]
         return Selection(
             tuple(chosen),

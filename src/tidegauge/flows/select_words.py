@@ -40,7 +40,9 @@ def is_meant(flow: GraphFlow, word: str) -> bool:
     )
 
 
-def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Sequence[str]) -> ConfigError:
+def nothing_selected_error(
+    selection: Sequence[str], stage: Stage | None, names: Sequence[str]
+) -> ConfigError:
     """Make the error for words that select no flow. `names`: those of all flows."""
     words = (*selection, *([f"--stage {stage}"] if stage else []))
     word = words[0].strip("+")
@@ -53,7 +55,7 @@ def nothing_selected(selection: Sequence[str], stage: Stage | None, names: Seque
     )
 
 
-def nothing_of_its_own(flows: Sequence[WithoutData]) -> ConfigError:
+def no_data_error(flows: Sequence[WithoutData]) -> ConfigError:
     """Make the error for a selection of only views and optimize flows, where a command needs data."""
     names = ", ".join(flow.name for flow in flows)
     kinds = " and ".join(sorted({flow.kind_of_flow for flow in flows}))

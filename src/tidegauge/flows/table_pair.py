@@ -21,9 +21,9 @@ from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import EVERY_ROW, Field, SourceTable
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
-from tidegauge.plan.draft import start
+from tidegauge.plan.draft import find_window_start
 from tidegauge.plan.drift import narrow
-from tidegauge.sources.keys import keys
+from tidegauge.sources.keys import read_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +74,7 @@ class TablePair:
         self.key = [part.name for part in self.source_table.key]
         self.versions = flow.options.mode.facts.only_adds
         """Whether the target keeps every version of a row. Then only keys are compared."""
-        self.begin = start(flow, self.source_table, None)
+        self.begin = find_window_start(flow, self.source_table, None)
         self.batches = [Batch((Window(self.begin, position),), empty=position is None)]
         if flow.options.null_cursor is NullCursor.INCLUDE:
             self.batches.append(Batch((Window(position, position),), nulls=True))
@@ -119,7 +119,7 @@ class TablePair:
                 self.table.rows(held, only=only.target if only else ""),
                 schema_of(layout),
                 key=self.key,
-                leave_out=keys(self.flow.source, self.source_table, after=self.position, ordered=True),
+                leave_out=read_keys(self.flow.source, self.source_table, after=self.position, ordered=True),
                 allowed=may_be_there if has_below or stays else None,
                 versions=self.versions,
                 name_all=name_all,

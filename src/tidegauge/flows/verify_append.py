@@ -15,7 +15,7 @@ from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History
 from tidegauge.outputs.delta.batches import BatchReach, CommittedBatches, committed_batches
-from tidegauge.plan.missing import reason
+from tidegauge.plan.missing import explain_unreadable
 from tidegauge.transform.whole import compute_appended
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def _rows(proof: DeltaProof, session: SparkSession, step: AppendStep) -> DataFra
     for part in proof.flow.inputs:
         if part.snapshot:
             at = Window(None, VersionPosition(pins[part.name]))
-            inputs[part.name] = proof.moved(session, part.name, at, ReadWay.PINNED)
+            inputs[part.name] = proof.open_input(session, part.name, at, ReadWay.PINNED)
         else:
-            inputs[part.name] = proof.moved(session, part.name, step.window, step.way)
+            inputs[part.name] = proof.open_input(session, part.name, step.window, step.way)
     return compute_appended(proof.flow, inputs, session)
 
 
@@ -165,7 +165,7 @@ def _check(proof: DeltaProof, found: History, step: AppendStep) -> None:
     table = proof.flow.moving[0].table
     after, upto = _number(step.window.after), _number(step.window.upto)
     for version in found.versions if step.way in _BY_VERSION else ():
-        if after < version.number <= upto and (why := reason(version, found)):
+        if after < version.number <= upto and (why := explain_unreadable(version, found)):
             raise _NotKnownError(f"version {version.number} of {table} cannot be read any more ({why})")
     for end in {ReadWay.SNAPSHOT: [upto], ReadWay.DIFF: [after, upto]}.get(step.way, []):
         if end < found.latest and not found.readable(end):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.compare.frames import Context, Difference, compare
 from tidegauge.compare.intervals import faults
 from tidegauge.compare.whole_rows import compare_whole, differing_groups
 from tidegauge.delta_log.history import histories
@@ -36,7 +36,7 @@ from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.delta.epochs import EpochStanding
 from tidegauge.outputs.delta.place import TargetPlace
-from tidegauge.sources.delta.changes import moved
+from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.whole import compute_whole
 
@@ -63,9 +63,9 @@ class DeltaProof:
     histories: Mapping[str, History]
     locations: Mapping[str, str]
 
-    def moved(self, session: SparkSession, name: str, window: Window, way: ReadWay) -> ChangedInput:
+    def open_input(self, session: SparkSession, name: str, window: Window, way: ReadWay) -> ChangedInput:
         part = next(one for one in self.flow.inputs if one.name == name)
-        return moved(session, part.table, self.locations[name], window, way)
+        return open_changed_input(session, part.table, self.locations[name], window, way)
 
     def rows(self, session: SparkSession, pins: Mapping[str, int] | None = None) -> DataFrame:
         """The rows of the transform over the inputs as they were; see `whole`."""
@@ -80,7 +80,7 @@ class DeltaProof:
         """
         at = {**self.read, **(pins or {})}
         inputs = {
-            part.name: self.moved(
+            part.name: self.open_input(
                 session, part.name, Window(None, VersionPosition(at[part.name])), ReadWay.PINNED
             )
             for part in self.flow.inputs
@@ -167,7 +167,7 @@ def _compare_by_key(
         # An event that changes none of these columns makes no row, so the other columns stay as they were.
         own = {name.casefold() for name in (*output.key, output.sequence_by or "")}
         hashed = list(output.track) or [name for name in whole.columns if name.casefold() not in own]
-    beside = Beside(
+    beside = Context(
         ended=ended,
         faults=wrong,
         instead=[proof.rows(session, one) for one in pins],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.compare.frames import Beside, Difference, compare
+from tidegauge.compare.frames import Context, Difference, compare
 from tidegauge.compare.whole_rows import compare_whole
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
@@ -13,7 +13,7 @@ from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import LakeTable, NullCursor, TableFlow
 from tidegauge.model.table import EVERY_ROW
 from tidegauge.outputs.lake.table import SEQ, latest, load_committed, number_manifests, versions
-from tidegauge.plan.draft import start
+from tidegauge.plan.draft import find_window_start
 from tidegauge.sources.direct import DirectReader
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def verify_lake(
     source_table = source.describe(flow.table, flow.options)
     reader = DirectReader(flow.source)
     key = [part.name for part in source_table.key]
-    begin = start(flow, source_table, None)
+    begin = find_window_start(flow, source_table, None)
     batches = [Batch((Window(begin, position),), empty=position is None)]
     if flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(position, position),), nulls=True))
@@ -40,11 +40,11 @@ def verify_lake(
     if not key:
         return compare_whole(rows, target)
     waiting = reader.keys_after(spark, source_table, position)
-    found = compare(rows, target, key=key, beside=Beside(waiting=waiting), hold=True)
+    found = compare(rows, target, key=key, beside=Context(waiting=waiting), hold=True)
     if not found.extra or begin is None or position is None:
         return found
     below = reader.frame(spark, source_table, Batch((Window(None, begin),)))
-    return compare(rows, target, key=key, beside=Beside(waiting=waiting, allowed=below), hold=True)
+    return compare(rows, target, key=key, beside=Context(waiting=waiting, allowed=below), hold=True)
 
 
 def _newest(table: LakeTable, spark: SparkSession, key: list[str], epoch: int, *, copies: bool) -> DataFrame:

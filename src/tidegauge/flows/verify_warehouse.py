@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import OutputDisagrees
-from tidegauge.flows.lost_columns import judge_columns
+from tidegauge.flows.lost_columns import mark_lost_columns
 from tidegauge.flows.table_pair import TablePair
 from tidegauge.flows.verify_blocks import compare_by_blocks
 from tidegauge.model.position import RowPosition
@@ -40,7 +40,7 @@ def verify_warehouse(
             f"{flow.name}: its target {output.place} is not there, and the ledger says that it was written",
             hint=f"`tidegauge sync -t {flow.table} --full-refresh` writes it anew",
         )
-    return judge_columns(pair, found, known=known)
+    return mark_lost_columns(pair, found, known=known)
 
 
 def compare_pair(pair: TablePair, *, name_all: bool) -> Difference:

@@ -59,7 +59,7 @@ def commit(
     """Write the files, then the commit that adds them. If another commit came between, the files are deleted
     and the result is False. After an error they stay, because the commit may be there; `tidy` deletes them if
     it is not."""
-    each(lambda one: table.put(one.file, one.body), add)
+    map_in_threads(lambda one: table.put(one.file, one.body), add)
     won = table.commit(on, [(one.file, one.stats) for one in add], gone, counters)
     if not won:
         with contextlib.suppress(LedgerError):
@@ -82,7 +82,7 @@ def worth_merging(files: Sequence[LedgerFile]) -> list[LedgerFile]:
     return next((levels[level] for level in sorted(levels) if len(levels[level]) >= _MANY), [])
 
 
-def until(shown: str, attempt: Callable[[], bool]) -> None:
+def retry_until_committed(shown: str, attempt: Callable[[], bool]) -> None:
     """Repeat a commit until it wins. Another writer wins each round that is lost, so this ends. Raises
     LedgerUnreachable after `_TRIES` rounds."""
     for tries in range(_TRIES):
@@ -95,7 +95,7 @@ def until(shown: str, attempt: Callable[[], bool]) -> None:
     )
 
 
-def each(do: Callable[[T], U], items: Sequence[T]) -> list[U]:
+def map_in_threads(do: Callable[[T], U], items: Sequence[T]) -> list[U]:
     if len(items) < 2:
         return [do(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:

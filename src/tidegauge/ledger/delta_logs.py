@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegauge.ledger.delta_files import LARGEST, commit, new_file, until, worth_merging
+from tidegauge.ledger.delta_files import LARGEST, commit, new_file, retry_until_committed, worth_merging
 from tidegauge.ledger.delta_rows import LOG, decode, entry_row
 from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
@@ -41,7 +41,7 @@ class EntryLog:
                     reached[flow_key(*key)] = max(reached.get(flow_key(*key), 0), entry["n"])
             return not fresh or self._append(snapshot, fresh, reached)
 
-        until(self.table.shown, attempt)
+        retry_until_committed(self.table.shown, attempt)
 
     def _append(
         self, snapshot: LedgerSnapshot, fresh: Mapping[str, list[Row]], reached: Mapping[str, int]
@@ -96,7 +96,7 @@ class EntryLog:
             ]
             return not gone or commit(self.table, snapshot, add, gone, {})
 
-        until(self.table.shown, attempt)
+        retry_until_committed(self.table.shown, attempt)
         return count
 
 

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegauge.ledger.delta_files import LARGEST, NewFile, commit, kind_of, new_file, until, worth_merging
+from tidegauge.ledger.delta_files import (
+    LARGEST,
+    NewFile,
+    commit,
+    kind_of,
+    new_file,
+    retry_until_committed,
+    worth_merging,
+)
 from tidegauge.ledger.delta_logs import EntryLog
 from tidegauge.ledger.delta_rows import decode, moment
 from tidegauge.ledger.delta_shares import Row, find_replaced, share_out
@@ -21,7 +29,7 @@ from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.document_store import Entry, GivenNumbers, OpenFlow
 from tidegauge.ledger.keys import flow_key, pipeline_key
-from tidegauge.ledger.shown_rows import Shown
+from tidegauge.ledger.shown_rows import PeopleTable
 
 _OPEN, _LOG = "open", "log"
 _NUMBERS = "tidegauge-number"
@@ -37,7 +45,7 @@ class _Seen:
 
 
 class ShownTable:
-    def __init__(self, shown: Shown, table: LedgerTable, log: EntryLog) -> None:
+    def __init__(self, shown: PeopleTable, table: LedgerTable, log: EntryLog) -> None:
         self.shown = shown
         self.table = table
         self._log = log
@@ -56,7 +64,7 @@ class ShownTable:
             ready = whole or self._latest(seen) > 0
             return not ready or self._show(seen, flows)
 
-        until(self.table.shown, attempt)
+        retry_until_committed(self.table.shown, attempt)
         return ready
 
     def prune(self, pipeline: str, before: datetime) -> None:
@@ -82,7 +90,7 @@ class ShownTable:
             rest.sort(key=lambda row: row[shown.since])
             return not gone or commit(self.table, snapshot, self._log_files(pipeline, rest), gone, {})
 
-        until(self.table.shown, attempt)
+        retry_until_committed(self.table.shown, attempt)
 
     def numbers(self) -> GivenNumbers:
         """See DocumentStore.numbers."""
@@ -252,7 +260,7 @@ class ShownTable:
         ]
 
 
-def _is_before(shown: Shown, row: Row, limit: datetime) -> bool:
+def _is_before(shown: PeopleTable, row: Row, limit: datetime) -> bool:
     return row[shown.ended] is not None and bool(row[shown.ended] < limit)
 
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tidegauge.errors import ConfigError
-from tidegauge.ledger.delta_files import commit, each, kind_of, new_file, until, worth_merging
+from tidegauge.ledger.delta_files import (
+    commit,
+    kind_of,
+    map_in_threads,
+    new_file,
+    retry_until_committed,
+    worth_merging,
+)
 from tidegauge.ledger.delta_logs import EntryLog
 from tidegauge.ledger.delta_rows import LOG, WATERMARKS, decode, next_rows, stored_flow_of
 from tidegauge.ledger.delta_shares import Row, find_replaced, share_out
@@ -35,7 +42,7 @@ from tidegauge.ledger.shown_rows import SHOWN
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.store import open_store
 
 _KEEP = timedelta(days=7)
@@ -92,7 +99,7 @@ class DeltaDocumentStore:
                 return None
         else:
             with translate_storage_error(shown):
-                prove(documents._store, lake)
+                check_store(documents._store, lake)
             for table in documents._tables:
                 if not table.exists():
                     table.create()
@@ -149,7 +156,7 @@ class DeltaDocumentStore:
         self, pipeline: str, flows: Sequence[OpenFlow], logs: Sequence[str], *, whole: bool = False
     ) -> bool:
         tables = [one for one in self._shown if one.shown.log in logs]
-        return all(each(lambda table: table.show(pipeline, flows, whole=whole), tables))
+        return all(map_in_threads(lambda table: table.show(pipeline, flows, whole=whole), tables))
 
     def numbers(self, log: str) -> GivenNumbers:
         tables = [one for one in self._shown if one.shown.log == log and one.table.exists()]
@@ -228,7 +235,7 @@ class DeltaDocumentStore:
             add = [new_file(pipeline, _ENDED, WATERMARKS, keep)] if keep else []
             return not gone or commit(self._watermarks, snapshot, add, gone, {})
 
-        until(self._watermarks.shown, attempt)
+        retry_until_committed(self._watermarks.shown, attempt)
 
     def _read_rows(self, files: Sequence[LedgerFile]) -> dict[str, Sequence[Row]]:
         """The rows of files of `watermarks`, by path. A file never changes, so those that can hold a flow's
@@ -236,7 +243,7 @@ class DeltaDocumentStore:
         with self._lock:
             found = {file.path: self._known[file.path] for file in files if file.path in self._known}
         missing = [file for file in files if file.path not in found]
-        read = each(lambda file: tuple(decode(WATERMARKS, self._watermarks.get(file))), missing)
+        read = map_in_threads(lambda file: tuple(decode(WATERMARKS, self._watermarks.get(file))), missing)
         fresh = {file.path: rows for file, rows in zip(missing, read, strict=True)}
         with self._lock:
             if len(self._known) > _KNOWN:

@@ -52,7 +52,7 @@ def append(store: Store, log: str, entries: Sequence[Entry]) -> None:
     flows: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         flows.setdefault((entry["pipeline"], entry["flow"]), []).append(entry)
-    each(store, lambda group: _append(store, log, group), list(flows.values()))
+    map_in_threads(store, lambda group: _append(store, log, group), list(flows.values()))
 
 
 def _append(store: Store, log: str, entries: Sequence[Entry]) -> None:
@@ -100,7 +100,7 @@ def read(
     while batch := list(islice(segments, _AT_ONCE)):
         if limit is not None and sum(entry["at"] > batch[0].end for entry in found) >= limit:
             break
-        for entries in each(store, lambda segment: _load(store, segment), batch):
+        for entries in map_in_threads(store, lambda segment: _load(store, segment), batch):
             found += [
                 entry
                 for entry in entries
@@ -151,7 +151,7 @@ def parse(body: bytes, file: str) -> list[Entry]:
     )
 
 
-def each(store: Store, work: Callable[[T], R], things: Sequence[T]) -> list[R]:
+def map_in_threads(store: Store, work: Callable[[T], R], things: Sequence[T]) -> list[R]:
     """Do the work for all things, several at once, because each call waits for a network or a disk."""
     if len(things) < 2:
         return [work(thing) for thing in things]

@@ -28,13 +28,13 @@ from tidegauge.ledger.json_document import (
     replace_flows,
     table_of,
 )
-from tidegauge.ledger.json_logs import each
+from tidegauge.ledger.json_logs import map_in_threads
 from tidegauge.ledger.storage_errors import translate_storage_error
 from tidegauge.model.spec import Lake
 from tidegauge.storage.clock import Clock
 from tidegauge.storage.folder import folder_name
 from tidegauge.storage.local import TEMPORARY
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.store import Store, open_store
 
 FOLDER = "watermarks"
@@ -80,7 +80,7 @@ class JsonDocumentStore:
             mark = store.get(_MARK)
             if create:
                 identity = (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key)
-                prove(store, identity, replacing=True)
+                check_store(store, identity, replacing=True)
                 if mark is None:
                     store.put_if_absent(_MARK, _MARK_BODY)
                     mark = store.get(_MARK)
@@ -128,7 +128,7 @@ class JsonDocumentStore:
 
         paths = sorted(by_path)
         with translate_storage_error(self.shown):
-            won = dict(zip(paths, each(self._store, replace, paths), strict=True))
+            won = dict(zip(paths, map_in_threads(self._store, replace, paths), strict=True))
         if not all(won.values()):
             raise WriterCameBetween(
                 frozenset(stored_flow.flow for path in paths if won[path] for stored_flow in by_path[path])
@@ -196,7 +196,7 @@ class JsonDocumentStore:
 
     def _read(self, paths: Sequence[str]) -> dict[str, _File]:
         with translate_storage_error(self.shown):
-            return dict(zip(paths, each(self._store, self._file, paths), strict=True))
+            return dict(zip(paths, map_in_threads(self._store, self._file, paths), strict=True))
 
     def _file(self, path: str) -> _File:
         found = self._store.read(path)

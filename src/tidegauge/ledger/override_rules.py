@@ -15,7 +15,7 @@ from tidegauge.ledger.rule_records import close_run, describe_lost_lease, make_e
 from tidegauge.ledger.tallies import add_seconds, count_override
 from tidegauge.model.claim import Owner
 from tidegauge.model.identity import accept_scope
-from tidegauge.model.override import FORGET, Identity, Override, Stand, Undo
+from tidegauge.model.override import FORGET, FlowPosition, Identity, Override, Undo
 from tidegauge.model.pending import Pending
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import RunRecord
@@ -35,7 +35,7 @@ def begin_override(
     owner: Owner,
     reason: str,
     now: datetime,
-    expected: Stand | None = None,
+    expected: FlowPosition | None = None,
 ) -> StateChange:
     """See LedgerWriter.begin_override."""
     refuse_override(flow_state)
@@ -97,7 +97,7 @@ def begin_override(
     return StateChange(changed, (logged,), runs)
 
 
-def describe_moved(flow: str) -> WrongState:
+def moved_error(flow: str) -> WrongState:
     """The error for a change by hand to a flow that has moved since the person looked at it."""
     return WrongState(
         f"{flow} has moved since what would happen was shown, so nothing was changed",
@@ -105,11 +105,13 @@ def describe_moved(flow: str) -> WrongState:
     )
 
 
-def _refuse_if_moved(flow_state: FlowState, expected: Stand | None) -> None:
+def _refuse_if_moved(flow_state: FlowState, expected: FlowPosition | None) -> None:
     plan = flow_state.active.plan if flow_state.active else None
-    stand = Stand(flow_state.fence, plan.plan_id, plan.done) if plan else Stand(flow_state.fence)
-    if expected not in (None, stand):
-        raise describe_moved(flow_state.flow)
+    found = FlowPosition(flow_state.fence)
+    if plan is not None:
+        found = FlowPosition(flow_state.fence, plan.plan_id, plan.done)
+    if expected not in (None, found):
+        raise moved_error(flow_state.flow)
 
 
 def end_override(flow_state: FlowState, *, epoch: int, now: datetime) -> StateChange | None:

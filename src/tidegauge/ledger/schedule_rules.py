@@ -38,10 +38,10 @@ def resume(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
 
 def refuse_suspended(flow_state: FlowState) -> None:
     if flow_state.suspended is not None:
-        raise explain_suspension(flow_state.flow, flow_state.suspended)
+        raise suspended_error(flow_state.flow, flow_state.suspended)
 
 
-def explain_suspension(flow: str, suspended: Suspension, *, pipeline: str | None = None) -> FlowSuspended:
+def suspended_error(flow: str, suspended: Suspension, *, pipeline: str | None = None) -> FlowSuspended:
     """The error for a suspended flow, or for its pipeline if `pipeline` is given: then all of it is
     suspended."""
     who = f"the pipeline {pipeline}" if pipeline is not None else flow

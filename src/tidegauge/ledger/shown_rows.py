@@ -15,7 +15,7 @@ from tidegauge.ledger.journal import FAILURES, clean
 
 
 @dataclass(frozen=True)
-class Shown:
+class PeopleTable:
     """A table for people. Its rows show a log, and what is open and therefore not in the log yet."""
 
     name: str
@@ -66,7 +66,7 @@ def _control_rows(entry: Entry) -> list[Row]:
     ]
 
 
-CONTROL = Shown(
+CONTROL = PeopleTable(
     name="etl_pipeline_sync_control",
     log="runs",
     columns={
@@ -174,7 +174,7 @@ _STATES = {
     "taken_over": "RUNNING",
 }
 
-PLANS = Shown(
+PLANS = PeopleTable(
     name="pipeline_watermark_plans",
     log="plans",
     columns={
@@ -202,7 +202,7 @@ PLANS = Shown(
     ended="ended_at",
 )
 
-HISTORY = Shown(
+HISTORY = PeopleTable(
     name="pipeline_watermark_history",
     log="history",
     columns={
@@ -234,4 +234,4 @@ HISTORY = Shown(
     ended="update_ts",
 )
 
-SHOWN: Sequence[Shown] = (CONTROL, PLANS, HISTORY)
+SHOWN: Sequence[PeopleTable] = (CONTROL, PLANS, HISTORY)

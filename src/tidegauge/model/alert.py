@@ -38,7 +38,7 @@ class AlertSettings:
 
 
 @dataclass(frozen=True)
-class Told:
+class AlertResult:
     """The result of sending alerts to one channel."""
 
     channel: str

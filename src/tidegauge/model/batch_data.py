@@ -118,7 +118,7 @@ class BatchData:
 
 
 @dataclass(frozen=True)
-class RowsInside:
+class RowsQuery:
     """The rows as a query, in the SQL of the database that holds them. A single statement, so it reads a
     consistent snapshot of the table."""
 
@@ -154,7 +154,7 @@ class BatchRows(BatchData):
     """Splits in order; if `files` is set, one for each file."""
     frame: Callable[[SparkSession], DataFrame] | None = None
     """Makes a Spark frame of the rows; nothing is read until the frame is written."""
-    inside: RowsInside | None = None
+    inside: RowsQuery | None = None
     """The rows as a query, for an output in the same database (`Capabilities.inside`); no other form then."""
     anew: bool = False
     """Whether a person asked for just these rows, so that an output which lost earlier rows is no error."""

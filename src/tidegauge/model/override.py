@@ -32,7 +32,7 @@ class Override:
 
 
 @dataclass(frozen=True)
-class Stand:
+class FlowPosition:
     """Where a flow stood when it was looked at. Any later claim, advance, override or plan changes it."""
 
     fence: int = 0

@@ -17,7 +17,7 @@ from tidegauge.errors import ConfigError, LedgerError, Stopped, TidegaugeError
 from tidegauge.flows.scheduled import find_scheduled
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings, Told
+from tidegauge.model.alert import AlertChannel, AlertKind, AlertResult, AlertSettings
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project
@@ -76,7 +76,7 @@ def send_alerts(
     report: RunReport | None = None,
     error: TidegaugeError | None = None,
     found: Sequence[Health] | None = None,
-) -> list[Told]:
+) -> list[AlertResult]:
     """Check the selected flows, and send every channel what it has not been sent yet. Never raises.
 
     `report` is the run that has just ended, `error` what it raised instead, `found` the flows' health if it
@@ -101,11 +101,11 @@ def send_alerts(
         return _report_failure(settings, f"unexpected {type(fault).__name__}: {fault}")
 
 
-def send_test(settings: AlertSettings, pipeline: str) -> list[Told]:
+def send_test(settings: AlertSettings, pipeline: str) -> list[AlertResult]:
     """Send each channel a message that says it is a test."""
     message = Message(f"[{pipeline}] test", "This is a test: alerts of this pipeline arrive here.", "info")
     answers = send_all([(channel, [message]) for channel in settings.to])
-    return [Told(name, error is None, (), error) for name, error in answers.items()]
+    return [AlertResult(name, error is None, (), error) for name, error in answers.items()]
 
 
 def list_incidents(project: Project) -> list[Incident]:
@@ -114,12 +114,14 @@ def list_incidents(project: Project) -> list[Incident]:
         return [one for one in _read_log(ledger, project.pipeline) if one.closed_at is None]
 
 
-def _report_failure(settings: AlertSettings, why: str) -> list[Told]:
+def _report_failure(settings: AlertSettings, why: str) -> list[AlertResult]:
     said = f"nobody could find out what to tell: {mask(why)}"
-    return [Told(channel.name, False, (), said) for channel in settings.to]
+    return [AlertResult(channel.name, False, (), said) for channel in settings.to]
 
 
-def _tell_without_ledger(project: Project, settings: AlertSettings, error: TidegaugeError) -> list[Told]:
+def _tell_without_ledger(
+    project: Project, settings: AlertSettings, error: TidegaugeError
+) -> list[AlertResult]:
     """Report a failed run when the ledger, which knows what was sent, fails: at most hourly per machine."""
     mark = project.root / ".tidegauge" / "told-without-ledger"
     with contextlib.suppress(OSError):
@@ -131,7 +133,7 @@ def _tell_without_ledger(project: Project, settings: AlertSettings, error: Tideg
         with contextlib.suppress(OSError):
             mark.parent.mkdir(exist_ok=True)
             mark.touch()
-    return [Told(name, why is None, (f"failed of {RUN}",), why) for name, why in answers.items()]
+    return [AlertResult(name, why is None, (f"failed of {RUN}",), why) for name, why in answers.items()]
 
 
 def _judge(
@@ -230,7 +232,7 @@ class _Teller:
         self._ledger = ledger
         self._owner = this_process()
 
-    def tell(self, situation: Situation) -> list[Told]:
+    def tell(self, situation: Situation) -> list[AlertResult]:
         incidents = self._update(situation)
         due = find_due(incidents, self._settings, self._ledger.now())
         if not due:
@@ -280,13 +282,13 @@ class _Teller:
     def _select_channel(self, won: Sequence[Due], answer: tuple[AlertChannel, str | None]) -> list[Due]:
         return [one for one in won if one.channel == answer[0].name]
 
-    def _record(self, answer: tuple[AlertChannel, str | None], mine: Sequence[Due]) -> Told:
+    def _record(self, answer: tuple[AlertChannel, str | None], mine: Sequence[Due]) -> AlertResult:
         channel, error = answer
         more = {} if error is None else {"error": error}
         bodies = [{**one.to_body(), **more} for one in mine]
         self._note(SENT if error is None else FAILED, {"incidents": bodies})
         labels = tuple(f"{'recovered from ' if one.over else ''}{one.incident.label}" for one in mine)
-        return Told(channel.name, error is None, labels, error)
+        return AlertResult(channel.name, error is None, labels, error)
 
     def _read(self) -> list[Incident]:
         return _read_log(self._ledger, self._project.pipeline)

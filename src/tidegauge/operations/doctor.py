@@ -13,7 +13,7 @@ from typing import Any
 from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.names import table_named
-from tidegauge.flows.remarks import remarks
+from tidegauge.flows.remarks import find_remarks
 from tidegauge.flows.scheduled import needs_of_project
 from tidegauge.flows.select import Sources, choose
 from tidegauge.ledger.address import parse
@@ -168,7 +168,7 @@ def _check_tables(
             yield Finding(f"table {flow.name}", False, error.sentence, lack.fix if lack else error.hint)
     if rights.left_out is not None:
         yield Finding("tables", True, f"note: {rights.left_out.says}", rights.left_out.fix)
-    for note in remarks(project, choice.flows, sources, recorded):
+    for note in find_remarks(project, choice.flows, sources, recorded):
         yield Finding("tables", True, f"note: {note}")
 
 

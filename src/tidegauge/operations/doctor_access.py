@@ -35,7 +35,7 @@ from tidegauge.outputs.warehouse.postgresql import privileges as postgresql
 from tidegauge.outputs.warehouse.privileges import SchemaNeeds, TableNeed
 from tidegauge.outputs.warehouse.staging import read_clock
 from tidegauge.storage.access import find_barrier
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.s3_clock import ask_time
 from tidegauge.storage.settings import settings_of
 from tidegauge.storage.store import open_store
@@ -145,7 +145,7 @@ def _check_store(lake: Lake, *, probe: bool, replacing: bool) -> Iterator[str | 
         [] if lake.on_s3 else [one for one in (Path(lake.path), *Path(lake.path).parents) if not one.exists()]
     )
     try:
-        prove(store, (lake, "doctor"), replacing=replacing)
+        check_store(store, (lake, "doctor"), replacing=replacing)
     finally:
         for folder in missing:
             with suppress(OSError):

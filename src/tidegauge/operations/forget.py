@@ -24,7 +24,7 @@ from tidegauge.operations.status import is_hidden, is_wanted
 
 
 @dataclass(frozen=True)
-class Parting:
+class ForgetPreview:
     """What would be forgotten about one flow."""
 
     flow: str
@@ -49,7 +49,7 @@ class Parting:
         }
 
 
-def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
+def preview(project: Project, selection: Sequence[str]) -> list[ForgetPreview]:
     """Show what would be forgotten, by flow. Changes nothing.
 
     Raises ConfigError for a flow that the file names and whose table exists: the next run would add it again.
@@ -80,7 +80,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[Parting]:
     ]
 
 
-def carry_out(project: Project, partings: Sequence[Parting], *, reason: str) -> None:
+def carry_out(project: Project, partings: Sequence[ForgetPreview], *, reason: str) -> None:
     """Forget the previewed flows, each in one transaction of the ledger."""
     with open_ledger(project.ledger, create=True) as ledger:
         for one in partings:
@@ -113,13 +113,15 @@ def _is_named(flow: str, selection: Sequence[str]) -> bool:
     return any(is_wanted(flow, [word]) for word in selection if not is_pattern(word))
 
 
-def _preview_flow(status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Selection) -> Parting:
+def _preview_flow(
+    status: FlowStatus, marks: Mapping[str, Sequence[Watermark]], choice: Selection
+) -> ForgetPreview:
     flow = next((one for one in choice.flows if one.name == status.flow), None)
     notes = ["what it has written stays where it is, and nobody brings it up to date any more"]
     unread = _describe_unread(flow, marks) if flow else None
     if unread:
         notes.append(unread)
-    return Parting(
+    return ForgetPreview(
         status.flow,
         why=f"{flow.source.name} no longer shows {flow.table}" if flow else "this file does not name it",
         positions={mark.input: mark.position for mark in marks.get(status.flow, ())},

@@ -28,11 +28,11 @@ from tidegauge.flows.override import (
 )
 from tidegauge.flows.select import Selection, Sources, choose
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.override_rules import describe_moved
+from tidegauge.ledger.override_rules import moved_error
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
-from tidegauge.model.override import Stand
+from tidegauge.model.override import FlowPosition
 from tidegauge.model.position import to_json
 from tidegauge.model.protocols.ledger import LedgerReader, LedgerWriter
 from tidegauge.model.protocols.output import Output
@@ -172,7 +172,7 @@ def name_preview(moves: Sequence[OverridePreview]) -> str:
 def check_previewed(moves: Sequence[OverridePreview], previewed: str | None) -> None:
     """Raise WrongState if `previewed`, a digest of `name_preview`, no longer fits. None: no check."""
     if previewed is not None and previewed != name_preview(moves):
-        raise describe_moved(", ".join(move.name for move in moves[:3]) or "the flow")
+        raise moved_error(", ".join(move.name for move in moves[:3]) or "the flow")
 
 
 def carry_out(
@@ -207,7 +207,7 @@ def _one(
     move: OverridePreview,
     reason: str,
     tell: Listener,
-    expected: Stand | None,
+    expected: FlowPosition | None,
 ) -> int:
     flow = move.flow
     output.prepare()

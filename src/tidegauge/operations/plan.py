@@ -15,7 +15,7 @@ from tidegauge.flows.maintenance import output_of
 from tidegauge.flows.missing_tables import find_recorded, refuse_forgotten
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.optimize import look_at
-from tidegauge.flows.remarks import remarks
+from tidegauge.flows.remarks import find_remarks
 from tidegauge.flows.select import choose
 from tidegauge.flows.view import View
 from tidegauge.ledger.open import open_ledger
@@ -134,7 +134,7 @@ def preview(
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         if remark is not None and not selection and stage is None:
-            for note in remarks(project, choice.flows, sources, recorded):
+            for note in find_remarks(project, choice.flows, sources, recorded):
                 remark(note)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}

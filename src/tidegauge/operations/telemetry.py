@@ -14,14 +14,14 @@ Warn = Callable[[str], None]
 """Shows a warning about something that did not fail the run."""
 
 if TYPE_CHECKING:
-    from tidegauge.model.alert import Told
+    from tidegauge.model.alert import AlertResult
     from tidegauge.model.spec import Project
     from tidegauge.observe.events import Listener, RunEvent
     from tidegauge.observe.lineage import LineageListener
     from tidegauge.run.report import RunReport
 
 
-def tell_others(
+def send_telemetry(
     project: Project, report: RunReport, selection: Sequence[str], *, warn: Warn
 ) -> dict[str, Any]:
     """Send alerts and metrics after a run; return what to add to the run's JSON document."""
@@ -49,7 +49,7 @@ def tell_of_error(project: Project, error: TidegaugeError, *, warn: Warn) -> Non
         report_told(send_alerts(project, error=error), warn=warn)
 
 
-def report_told(told: Sequence[Told], *, warn: Warn) -> dict[str, Any]:
+def report_told(told: Sequence[AlertResult], *, warn: Warn) -> dict[str, Any]:
     for one in told:
         if one.error is not None:
             warn(f"alerts to {one.channel} were not sent, and will be tried again: {one.error}")

@@ -21,7 +21,7 @@ _LEASE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
-class TrackedMove:
+class TrackedOverride:
     """What a change by hand would do to a tracker's pipeline."""
 
     pipeline: str
@@ -64,7 +64,7 @@ def check_pipeline(ledger: LedgerReader, name: str) -> str:
 
 def preview_set(
     project: Project, name: str, tables: Sequence[str], *, timestamp: str | None, position: str | None
-) -> TrackedMove:
+) -> TrackedOverride:
     """Preview a set. `timestamp` is for time windows, `position` is a version for the named tables."""
     with open_ledger(project.ledger, create=False) as ledger:
         state = _look(ledger, name)
@@ -81,7 +81,7 @@ def preview_set(
         return _preview(state, "set", wanted, ledger.now())
 
 
-def preview_reset(project: Project, name: str, tables: Sequence[str]) -> TrackedMove:
+def preview_reset(project: Project, name: str, tables: Sequence[str]) -> TrackedOverride:
     """Preview a reset of all inputs, or of the named tables."""
     with open_ledger(project.ledger, create=False) as ledger:
         state = _look(ledger, name)
@@ -89,7 +89,7 @@ def preview_reset(project: Project, name: str, tables: Sequence[str]) -> Tracked
         return _preview(state, "reset", dict.fromkeys(names), ledger.now())
 
 
-def carry_out_tracked(project: Project, move: TrackedMove, *, reason: str) -> int:
+def carry_out_tracked(project: Project, move: TrackedOverride, *, reason: str) -> int:
     """Make the previewed change; return the new epoch. A tracker has no output, so none has to open it."""
     with open_ledger(project.ledger, create=True) as ledger:
         tracker_ledger = TrackerLedger(ledger, lease=_LEASE, actor=None)
@@ -147,11 +147,11 @@ def _read_version(name: str, timestamp: str | None, position: str | None) -> Ver
 
 def _preview(
     state: PipelineState, kind: str, wanted: Mapping[str, Position | None], now: datetime
-) -> TrackedMove:
+) -> TrackedOverride:
     before = {name: mark.position for name, mark in state.marks.items()}
     status = state.status
     assert status is not None
-    return TrackedMove(
+    return TrackedOverride(
         pipeline=state.pipeline,
         kind=kind,
         positions={name: (before.get(name), after) for name, after in wanted.items()},

@@ -13,7 +13,7 @@ from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down, to_text
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Cut, SourceTable, Survey
-from tidegauge.plan.draft import again_below, draft, start
+from tidegauge.plan.draft import again_below, draft, find_window_start
 
 _DATE_OR_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:([ T])(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?(Z|\+00:00)?", re.ASCII
@@ -49,7 +49,7 @@ def span(
     """
     if watermark is None:
         return Span(None, None, ("nothing has been read yet, so there is nothing to read again",))
-    after = start(flow, source_table, None) if first is None else below(source_table, first)
+    after = find_window_start(flow, source_table, None) if first is None else below(source_table, first)
     notes: list[str] = []
     if first is not None and after == first and not first.key:
         notes.append(

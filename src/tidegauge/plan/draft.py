@@ -20,7 +20,9 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z
 _NANOSECONDS = 9
 
 
-def start(flow: TableFlow, source_table: SourceTable, watermark: RowPosition | None) -> RowPosition | None:
+def find_window_start(
+    flow: TableFlow, source_table: SourceTable, watermark: RowPosition | None
+) -> RowPosition | None:
     """Where the next window begins: at `initial` the first time, `lookback` below the watermark later; None:
     at the first row."""
     if flow.options.snapshot:

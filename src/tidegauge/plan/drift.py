@@ -102,7 +102,7 @@ _BY_FIT = {
 }
 
 
-def same(text: str) -> str:
+def keep_name(text: str) -> str:
     return text
 
 
@@ -116,7 +116,7 @@ def decide(
     own: Collection[str] = (),
     foreign: Collection[str] = (),
     known: bool = False,
-    named: Callable[[str], str] = same,
+    named: Callable[[str], str] = keep_name,
     lands: Callable[[str], str] | None = None,
     fit: HoldsType | None = None,
 ) -> Decision:

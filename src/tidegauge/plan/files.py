@@ -34,11 +34,11 @@ class LakeBatches:
     """The time of its newest row; None where it was extracted by a cursor that is no time."""
 
 
-def length(chain: Chain) -> int:
+def count_batches(chain: Chain) -> int:
     return sum(upto for _, upto in chain)
 
 
-def number(chain: Chain, place: int) -> tuple[int, int]:
+def find_tag_numbers(chain: Chain, place: int) -> tuple[int, int]:
     """Epoch and sequence number of the batch at a place in the chain. Raises ValueError past its end."""
     for epoch, upto in chain:
         if place <= upto:
@@ -52,7 +52,7 @@ def identity(place: str, chain: Chain) -> str:
     return f"{place}#{','.join(f'{epoch}:{upto}' for epoch, upto in chain)}"
 
 
-def chain_of(identity: str) -> Chain:
+def parse_chain(identity: str) -> Chain:
     parts = (part.partition(":") for part in identity.rpartition("#")[2].split(","))
     return tuple((int(epoch), int(upto)) for epoch, _, upto in parts)
 
@@ -74,14 +74,14 @@ def count_passed(loaded: int, known: str | None, chain: Chain) -> int:
     the identity `known`."""
     common = loaded
     if known is not None and loaded:
-        before = chain_of(known)
+        before = parse_chain(known)
         # A count past the old chain's end was set by hand, and means the new chain.
-        if count_shared(before, chain) < min(loaded, length(before)):
+        if count_shared(before, chain) < min(loaded, count_batches(before)):
             common = count_shared(before, chain)
     return common
 
 
-def begins(
+def find_load_start(
     flow: TableFlow, loaded: int, known: str | None, place: str, chain: Chain
 ) -> tuple[int, str | None]:
     """The batch after which the next load begins, and a note where batches are loaded again.
@@ -97,9 +97,10 @@ def begins(
             f" `tidegauge watermark reset -t {flow.table} --stage load`",
         )
     common = count_passed(loaded, known, chain)
-    if common > length(chain):
+    if common > count_batches(chain):
         raise OutputDisagrees(
-            f"{flow.name}: the ledger says {loaded} batches were loaded, and the lake has {length(chain)}",
+            f"{flow.name}: the ledger says {loaded} batches were loaded, and the lake has"
+            f" {count_batches(chain)}",
             hint="bring the files back, or load afresh with"
             f" `tidegauge watermark reset -t {flow.table} --stage load`",
         )

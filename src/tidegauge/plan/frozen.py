@@ -9,12 +9,12 @@ from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.plan import Draft, ReadWay
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, History
-from tidegauge.plan.missing import reason
+from tidegauge.plan.missing import explain_unreadable
 
 _BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 
 
-def since(draft: Draft, done: int = 0) -> dict[str, int | None]:
+def find_first_versions(draft: Draft, done: int = 0) -> dict[str, int | None]:
     """For each input, the version after which `check` needs the history, for the batches that are not done;
     None: from the beginning."""
     wanted: dict[str, int | None] = {}
@@ -62,7 +62,7 @@ def _find_lost(history: History, window: Window, way: ReadWay) -> str | None:
                 f"version {after + 1} cannot be read any more: the log begins at version {history.earliest}"
             )
         for version in history.versions:
-            if after < version.number <= upto and (why := reason(version, history)):
+            if after < version.number <= upto and (why := explain_unreadable(version, history)):
                 return f"version {version.number} cannot be read any more: {why}"
     # An input that is read by its changes is read whole too, at `upto`: that is there if its changes are.
     ends = {ReadWay.SNAPSHOT: [upto], ReadWay.PINNED: [upto], ReadWay.DIFF: [after, upto]}.get(way, [])

@@ -19,7 +19,7 @@ def choose_instead(
 
     Raises VersionsMissing, with the choices, where `on_missing` says nothing or cannot be done.
     """
-    bad = next(((one, why) for one in unread if (why := reason(one, history))), None)
+    bad = next(((one, why) for one in unread if (why := explain_unreadable(one, history))), None)
     if bad is None:
         return None
     version, why = bad
@@ -50,7 +50,7 @@ def unreadable(flow: DeltaFlow, part: DeltaInput, history: History, version: int
     )
 
 
-def reason(version: Version, history: History) -> str | None:
+def explain_unreadable(version: Version, history: History) -> str | None:
     """Why the changes of a version cannot be read; None: they can."""
     if version.absent:
         if version.number < history.earliest:

@@ -11,7 +11,7 @@ from functools import partial
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.known_sources import sources_for
 from tidegauge.flows.missing_tables import find_recorded
-from tidegauge.flows.remarks import remarks
+from tidegauge.flows.remarks import find_remarks
 from tidegauge.flows.select import Sources, choose
 from tidegauge.flows.standing import plans_quickly
 from tidegauge.ledger.heartbeat import Heartbeat
@@ -52,7 +52,7 @@ def run(
         )
         whole = not options.selection and options.stage is None
         whole = whole and options.remarks
-        notes = remarks(project, choice.flows, runner.sources, recorded) if whole else ()
+        notes = find_remarks(project, choice.flows, runner.sources, recorded) if whole else ()
         without = choice.without_data
         without = () if without and _is_suspended(runner.ledger, project) else without
         reports = runner.schedule(choice.all_flows, choice.missing, without).run()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tidegauge.errors import FlowSuspended
 from tidegauge.flows.names import is_pattern
-from tidegauge.ledger.schedule_rules import explain_suspension
+from tidegauge.ledger.schedule_rules import suspended_error
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
@@ -25,7 +25,7 @@ def find_suspension(statuses: Iterable[FlowStatus], flow: str) -> FlowSuspended 
     one = found.get(flow) or found.get(ALL)
     if one is None or one.suspended is None:
         return None
-    return explain_suspension(flow, one.suspended, pipeline=one.pipeline if one.flow == ALL else None)
+    return suspended_error(flow, one.suspended, pipeline=one.pipeline if one.flow == ALL else None)
 
 
 def report_suspended(run: RunContext, spec: AnyFlow, why: FlowSuspended) -> FlowReport:

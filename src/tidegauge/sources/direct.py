@@ -41,7 +41,10 @@ class DirectReader:
         """Raises ConfigError for `read: direct` or `read: jdbc` if that is not possible."""
 
         batch_data = self._jdbc.batch_data(source_table, batch)
-        if check(source_table, self._database) is not None or source_table.options.read is Read.JDBC:
+        if (
+            find_jdbc_reason(source_table, self._database) is not None
+            or source_table.options.read is Read.JDBC
+        ):
             return batch_data
         splits = self._splits(source_table, batch)
         if self._engine.spread and (batch.rows or 0) > MANY:
@@ -103,7 +106,7 @@ class DirectReader:
         return [f"{select} AND ({wrong}) LIMIT 1" for select in selects]
 
 
-def check(source_table: SourceTable, database: Database) -> str | None:
+def find_jdbc_reason(source_table: SourceTable, database: Database) -> str | None:
     """Why `read: auto` goes through JDBC, for the plan to show; None if it does not, or for `read: jdbc`.
 
     Raises ConfigError for `read: direct` or `read: jdbc` if that is not possible.

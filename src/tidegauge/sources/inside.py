@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidegauge.errors import ConfigError
-from tidegauge.model.batch_data import BatchRows, RowsInside
+from tidegauge.model.batch_data import BatchRows, RowsQuery
 from tidegauge.model.plan import Batch
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceTable
@@ -29,7 +29,7 @@ class InsideReader:
         (where,) = sql.splits(source_table, replace(batch, splits=()), self._engine.literal)
         return BatchRows(source_table.layout, batch.rows, inside=self.query(source_table, where))
 
-    def query(self, source_table: SourceTable, where: str) -> RowsInside:
+    def query(self, source_table: SourceTable, where: str) -> RowsQuery:
         """The query for rows that fulfil `where`. Raises ConfigError if only Spark can convert a column."""
         values = []
         for column in source_table.columns:
@@ -47,7 +47,7 @@ class InsideReader:
             if column.guard
         )
         named = self._engine.full_name or (lambda _, table: self._engine.table_name(table))
-        return RowsInside(
+        return RowsQuery(
             source_table.table,
             tuple(values),
             f"CASE {guards} END" if guards else "",

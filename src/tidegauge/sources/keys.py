@@ -34,7 +34,7 @@ def key_layout(source_table: SourceTable) -> Layout:
     return only_key(source_table).layout
 
 
-def keys(
+def read_keys(
     database: Database,
     source_table: SourceTable,
     *,
@@ -62,7 +62,7 @@ def moment_field(source_table: SourceTable, name: str) -> Field:
     return Field(name, column.arrives, column.native)
 
 
-def moment(source_table: SourceTable, value: Value | None) -> pa.Scalar:
+def make_cursor_scalar(source_table: SourceTable, value: Value | None) -> pa.Scalar:
     """One value of the cursor, as its column arrives; NULL if the column's type cannot hold it."""
     import pyarrow as pa
 

@@ -269,7 +269,7 @@ class SparkTable:
             ) from error
 
 
-def list_files(folder: str) -> str | None:
+def digest_folder(folder: str) -> str | None:
     """A digest that changes with the files of a local folder; None if there is no such folder."""
     found = hashlib.sha256()
     top = Path(folder)

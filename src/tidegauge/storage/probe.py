@@ -20,7 +20,7 @@ _proven: set[tuple[Hashable, bool]] = set()
 _one_at_a_time = threading.Lock()
 
 
-def prove(store: Store, identity: Hashable, *, replacing: bool = False) -> None:
+def check_store(store: Store, identity: Hashable, *, replacing: bool = False) -> None:
     """Check a store, once in a process for each identity: several writers race to put one file and, with
     `replacing`, to replace it.
 

@@ -29,7 +29,7 @@ class Missing(Exception):  # becomes a TransformFailed where the place is known
         self.there = [name for name in there or () if name]
 
 
-def only(node: exp.Expr, *known: str) -> None:
+def refuse_other_clauses(node: exp.Expr, *known: str) -> None:
     """Raises Unclear if the node has another clause than the `known` ones."""
     for name, part in node.args.items():
         if part and name not in known:
@@ -38,7 +38,7 @@ def only(node: exp.Expr, *known: str) -> None:
             raise Unclear(_WORDS.get(word, shown))
 
 
-def own(node: exp.Expr) -> Iterator[exp.Expr]:
+def walk_own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
     """The node and all nodes below it, without the inside of subqueries."""
     return node.walk(prune=lambda each: isinstance(each, exp.Query))
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Unclear, alternatives, own
+from tidegauge.transform.clause import Unclear, alternatives, walk_own_nodes
 from tidegauge.transform.scope import JoinKind, Part, Scope
 
 _Column = tuple[str, str]
@@ -40,7 +40,7 @@ class Core:
 
     def _key_of(self, part: Part, key: exp.Expr) -> exp.Expr:
         holder = exp.Paren(this=key.copy())
-        for node in list(own(holder)):
+        for node in list(walk_own_nodes(holder)):
             if isinstance(node, exp.Coalesce | exp.Column) and not node.find_ancestor(exp.Coalesce):
                 terms = alternatives(node)
                 if any(

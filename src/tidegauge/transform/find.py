@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Missing, Unclear, only, quoted
+from tidegauge.transform.clause import Missing, Unclear, quoted, refuse_other_clauses
 from tidegauge.transform.compose import Want, label
 from tidegauge.transform.joined import Joined
 from tidegauge.transform.parse import RECURSIVE
@@ -40,7 +40,7 @@ class Finder:
         if query.meta.get(RECURSIVE):
             raise Unclear("a CTE that is recursive, or names its columns")
         if isinstance(query, exp.Subquery):
-            only(query, "this", "alias", "order")
+            refuse_other_clauses(query, "this", "alias", "order")
             return self.find(query.this, want, changed, top=top)
         if isinstance(query, exp.Union):
             return self._find_in_union(query, want, changed, top)
@@ -56,7 +56,7 @@ class Finder:
     def _find_in_union(
         self, query: exp.Union, want: Sequence[Want], changed: str | None, top: bool
     ) -> list[exp.Select]:
-        only(query, "this", "expression", "order", "distinct", "by_name")
+        refuse_other_clauses(query, "this", "expression", "order", "distinct", "by_name")
         names = output_names(query, self.columns)
         if query.args.get("distinct") and top:
             _refuse_uncovered("UNION", names, want)

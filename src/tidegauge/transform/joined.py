@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Unclear, conjuncts, only, own, quoted
+from tidegauge.transform.clause import (
+    Unclear,
+    conjuncts,
+    quoted,
+    refuse_other_clauses,
+    walk_own_nodes,
+)
 from tidegauge.transform.compose import Want, attach, label, rename_inputs, select_keys, unite
 from tidegauge.transform.core import Core
 from tidegauge.transform.row_wise import (
@@ -17,7 +23,7 @@ from tidegauge.transform.row_wise import (
     refuse_hidden_total,
 )
 from tidegauge.transform.scope import JoinKind, Part, Scope
-from tidegauge.transform.spark_functions import aggregate, unknown
+from tidegauge.transform.spark_functions import find_aggregate, find_unknown_function
 
 if TYPE_CHECKING:
     from tidegauge.transform.find import Finder
@@ -34,9 +40,9 @@ class Joined:
     def __init__(self, finder: Finder, select: exp.Select, want: Sequence[Want]) -> None:
         self.finder = finder
         refuse_beyond_rows(select, finder.moving)
-        only(select, *_SELECT, "cluster", "distribute")
+        refuse_other_clauses(select, *_SELECT, "cluster", "distribute")
         if distinct := select.args.get("distinct"):
-            only(distinct)
+            refuse_other_clauses(distinct)
         self.scope = Scope(select, finder.columns)
         self.want = list(want)
         self.keys = [self.scope.find_output(each) for each in want]
@@ -59,13 +65,13 @@ class Joined:
             return refuse_hidden_total(select)
         if group.find(exp.Cube, exp.Rollup, exp.GroupingSets):
             raise Unclear("GROUPING SETS, CUBE or ROLLUP")
-        only(group, "expressions", "all")
+        refuse_other_clauses(group, "expressions", "all")
         grouped = {self.scope.qualify(each).sql("spark").lower() for each in group.expressions}
         for asked, key in zip(self.want, self.keys, strict=True):
             # Beside aggregates Spark only accepts expressions that the grouping determines.
-            if name := aggregate(key):
+            if name := find_aggregate(key):
                 raise Unclear(f"{label(asked)} is computed by {name}, so the key does not cover the grouping")
-            if (name := unknown(key)) and key.sql("spark").lower() not in grouped:
+            if (name := find_unknown_function(key)) and key.sql("spark").lower() not in grouped:
                 raise Unclear(f"{label(asked)} is computed by {name}, which may be an aggregate")
         return None
 
@@ -194,7 +200,7 @@ class Joined:
         """The query with NULL in place of the part's columns."""
         query = query.copy()
         for item in query.expressions:
-            for column in [each for each in own(item) if isinstance(each, exp.Column)]:
+            for column in [each for each in walk_own_nodes(item) if isinstance(each, exp.Column)]:
                 if self.scope.parts_read(column) == {part.alias}:
                     column.replace(exp.null())
         return query

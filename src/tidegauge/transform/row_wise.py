@@ -6,9 +6,14 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Unclear, only, own
+from tidegauge.transform.clause import Unclear, refuse_other_clauses, walk_own_nodes
 from tidegauge.transform.parse import RECURSIVE
-from tidegauge.transform.spark_functions import aggregate, bare_column, unknown, window
+from tidegauge.transform.spark_functions import (
+    bare_column,
+    find_aggregate,
+    find_unknown_function,
+    find_window_function,
+)
 
 _SELECT = (
     "expressions",
@@ -55,7 +60,7 @@ def moving_tables(node: exp.Expr, moving: Collection[str]) -> list[str]:
 
 def _subquery_over(node: exp.Expr, moving: Collection[str]) -> str | None:
     """A moving input that a subquery inside an expression reads."""
-    for each in own(node):
+    for each in walk_own_nodes(node):
         if isinstance(each, exp.Query) and (found := moving_tables(each, moving)):
             return found[0]
     return None
@@ -77,7 +82,7 @@ def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
     for each in _expressions_of(select):
         if isinstance(each, exp.QueryTransform):
             raise Unclear("TRANSFORM by a script")
-        if why := window(each):
+        if why := find_window_function(each):
             raise Unclear(why)
         if name := _subquery_over(each, moving):
             raise Unclear(f"a subquery over {name} in an expression")
@@ -86,23 +91,23 @@ def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
 def refuse_hidden_total(select: exp.Select) -> None:
     """Raises Unclear if the SELECT has, or may have, aggregates without GROUP BY: one row over all rows."""
     for each in select.expressions:
-        if name := aggregate(each):
+        if name := find_aggregate(each):
             raise Unclear(f"{name} without GROUP BY")
-    doubtful = next((name for each in select.expressions if (name := unknown(each))), None)
+    doubtful = next((name for each in select.expressions if (name := find_unknown_function(each))), None)
     if doubtful and not any(bare_column(each) for each in select.expressions):
         raise Unclear(f"{doubtful} may be an aggregate")
 
 
 def _check(query: exp.Expr, moving: Collection[str]) -> None:
     if isinstance(query, exp.Subquery):
-        only(query, "this", "alias", "order")
+        refuse_other_clauses(query, "this", "alias", "order")
         return _check(query.this, moving)
     if not isinstance(query, exp.Select):
         raise Unclear(_name_set_operation(query))
     for name, why in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
         if query.args.get(name):
             raise Unclear(why)
-    only(query, *_SELECT)
+    refuse_other_clauses(query, *_SELECT)
     refuse_beyond_rows(query, moving)
     refuse_hidden_total(query)
     if not query.args.get("from_"):
@@ -110,7 +115,7 @@ def _check(query: exp.Expr, moving: Collection[str]) -> None:
     preserved = True
     found = _check_moving(query.args["from_"].this, moving)
     for join in query.args.get("joins") or ():
-        only(join, "this", "side", "kind", "on", "using", "method")
+        refuse_other_clauses(join, "this", "side", "kind", "on", "using", "method")
         if isinstance(join.this, exp.Lateral):
             raise Unclear("LATERAL JOIN")
         if _check_moving(join.this, moving):
@@ -134,7 +139,7 @@ def _check_moving(node: exp.Expr, moving: Collection[str]) -> bool:
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
         _check(node, moving)
     elif isinstance(node, exp.Table):
-        only(node, "this", "alias")
+        refuse_other_clauses(node, "this", "alias")
     else:
         raise Unclear("a parenthesis in FROM")
     return True

@@ -9,7 +9,15 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Missing, Unclear, alternatives, conjuncts, only, own, quoted
+from tidegauge.transform.clause import (
+    Missing,
+    Unclear,
+    alternatives,
+    conjuncts,
+    quoted,
+    refuse_other_clauses,
+    walk_own_nodes,
+)
 
 Columns = Mapping[str, Sequence[str] | Mapping[str, str]]
 """The columns of each known input: their names, or names with Spark types. With types more can be evaluated
@@ -63,10 +71,10 @@ class Scope:
     def _add(self, node: exp.Expr, kind: JoinKind) -> Part:
         names: Mapping[str, str | None] | None
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            only(node, "this", "alias")
+            refuse_other_clauses(node, "this", "alias")
             names = _input_columns(self.columns, node.name)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
-            only(node, "this", "alias", "order")
+            refuse_other_clauses(node, "this", "alias", "order")
             names = _query_columns(node.this, self.columns)
         else:
             raise Unclear(f"{node.sql('spark').split('(')[0].strip() or 'a parenthesis'} in FROM")
@@ -80,7 +88,7 @@ class Scope:
         return self.parts[-1]
 
     def _read_join(self, join: exp.Join) -> None:
-        only(join, "this", "side", "kind", "on", "using")
+        refuse_other_clauses(join, "this", "side", "kind", "on", "using")
         side, kind = join.side, join.kind
         if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
             known = JoinKind.EXISTS
@@ -117,7 +125,7 @@ class Scope:
     def qualify(self, node: exp.Expr) -> exp.Expr:
         """A copy in which every column that only one part can have is written with that part's name."""
         holder = exp.Paren(this=node.copy())
-        for column in [each for each in own(holder) if isinstance(each, exp.Column)]:
+        for column in [each for each in walk_own_nodes(holder) if isinstance(each, exp.Column)]:
             if isinstance(column.this, exp.Star) or self._qualifier(column) is not None:
                 continue
             parts = column.parts
@@ -137,14 +145,14 @@ class Scope:
         """The parts that a qualified expression reads; all of them where that is not certain."""
         if self.is_ambiguous(node):
             return frozenset(part.alias for part in self.parts if part.kind is not JoinKind.EXISTS)
-        columns = [each for each in own(node) if isinstance(each, exp.Column)]
+        columns = [each for each in walk_own_nodes(node) if isinstance(each, exp.Column)]
         return frozenset(str(self._qualifier(each)) for each in columns)
 
     def is_ambiguous(self, node: exp.Expr) -> bool:
         """Whether the expression has a column that more than one part may have, or a subquery."""
         return any(
             isinstance(each, exp.Query) or (isinstance(each, exp.Column) and self._qualifier(each) is None)
-            for each in own(node)
+            for each in walk_own_nodes(node)
         )
 
     def part(self, alias: str) -> Part:
@@ -155,7 +163,7 @@ class Scope:
         found = {
             column.parts[1].name.lower(): None
             for node in nodes
-            for column in own(node)
+            for column in walk_own_nodes(node)
             if isinstance(column, exp.Column) and self._qualifier(column) == alias
         }
         return list(found)
@@ -194,7 +202,7 @@ class Scope:
             if not each.is_star:
                 continue
             star = each.this if isinstance(each, exp.Column) else each
-            only(star, "except_")
+            refuse_other_clauses(star, "except_")
             if name in _find_excepted(star):
                 continue
             if not isinstance(each, exp.Column):
@@ -216,7 +224,7 @@ class Scope:
             each for each in self.select.expressions if isinstance(each, exp.Alias) and each is not item
         ]
         aliases = {each.alias.lower() for each in others}
-        for column in own(item):
+        for column in walk_own_nodes(item):
             if isinstance(column, exp.Column) and self._qualifier(column) is None:
                 name = column.parts[0].name.lower()
                 if name in aliases and not self._is_column(name):

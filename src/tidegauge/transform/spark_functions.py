@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import own
+from tidegauge.transform.clause import walk_own_nodes
 
 CHANCE = frozenset(
     [
@@ -56,9 +56,9 @@ _WINDOWS = frozenset(["session_window", "window", "window_time"])
 """Time windows: they put one row under several keys, or make a column that the SELECT reads by their name."""
 
 
-def aggregate(node: exp.Expr) -> str | None:
+def find_aggregate(node: exp.Expr) -> str | None:
     """The name of an aggregate in the node that is no window function; None: there is none."""
-    for each in own(node):
+    for each in walk_own_nodes(node):
         if isinstance(each, exp.AggFunc | exp.Any | exp.All) and not isinstance(each.parent, exp.Window):
             return each.sql_name() if isinstance(each, exp.Func) else each.key.upper()
         if isinstance(each, exp.Anonymous) and (
@@ -68,8 +68,8 @@ def aggregate(node: exp.Expr) -> str | None:
     return None
 
 
-def window(node: exp.Expr) -> str | None:
-    for each in own(node):
+def find_window_function(node: exp.Expr) -> str | None:
+    for each in walk_own_nodes(node):
         if isinstance(each, exp.Window):
             return f"window function {_find_function_name(each.this)}"
         if isinstance(each, exp.Anonymous) and each.name.lower() in _WINDOWS:
@@ -77,16 +77,17 @@ def window(node: exp.Expr) -> str | None:
     return None
 
 
-def unknown(node: exp.Expr) -> str | None:
+def find_unknown_function(node: exp.Expr) -> str | None:
     """The name of a function that sqlglot does not know, which may be an aggregate; None: there is none."""
-    return next((each.name for each in own(node) if isinstance(each, exp.Anonymous)), None)
+    return next((each.name for each in walk_own_nodes(node) if isinstance(each, exp.Anonymous)), None)
 
 
 def bare_column(node: exp.Expr) -> bool:
     """Whether the node reads a column or a star outside of any function that could be an aggregate: Spark
     then refuses a query that has aggregates and no GROUP BY."""
     return any(
-        isinstance(each, exp.Column | exp.Star) and not _inside_aggregate(each, node) for each in own(node)
+        isinstance(each, exp.Column | exp.Star) and not _inside_aggregate(each, node)
+        for each in walk_own_nodes(node)
     )
 
 

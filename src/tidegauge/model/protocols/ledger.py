@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tidegauge.model.claim import Claim, Owner
-from tidegauge.model.override import Override, Stand
+from tidegauge.model.override import FlowPosition, Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
@@ -174,7 +174,7 @@ class LedgerWriter(LedgerReader, Protocol):
         *,
         owner: Owner,
         reason: str,
-        expected: Stand | None = None,
+        expected: FlowPosition | None = None,
     ) -> Override:
         """Raise the fence, so that nobody can advance, and store the change that is to be made.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegauge.model.batch_data import BatchData, RowsInside
+from tidegauge.model.batch_data import BatchData, RowsQuery
 from tidegauge.model.engines import Engine
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.staged import Staged
@@ -67,7 +67,7 @@ class SqlTable(Protocol):
 class InsideDatabase(Protocol):
     """A target that its database can fill from another table of the same database, by `BatchRows.inside`."""
 
-    def check_readable(self, rows: RowsInside) -> None:
+    def check_readable(self, rows: RowsQuery) -> None:
         """Raise OutputError if the output's login may not read the table, with the GRANT that it needs."""
 
 

@@ -72,7 +72,7 @@ class EventColumns:
         return "s" if position == self.sequence else f"p.x{position}"
 
 
-def incoming(rows: DataFrame, shape: EventColumns) -> DataFrame:
+def batch_events(rows: DataFrame, shape: EventColumns) -> DataFrame:
     """The events of a batch."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -108,7 +108,7 @@ def without_replaced(events: DataFrame, shape: EventColumns) -> DataFrame:
     return marked.where("NOT replaced").drop("replaced")
 
 
-def standing(table: DataFrame, shape: EventColumns) -> DataFrame:
+def history_events(table: DataFrame, shape: EventColumns) -> DataFrame:
     """The rows of the history as events. Their commits are not known: `at` is 0 and `v` is -1."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -125,7 +125,7 @@ def standing(table: DataFrame, shape: EventColumns) -> DataFrame:
     )
 
 
-def kept(events: DataFrame, shape: EventColumns) -> DataFrame:
+def as_kept_events(events: DataFrame, shape: EventColumns) -> DataFrame:
     """The kept events (`kept_events`) as events of this form."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -197,7 +197,7 @@ def _merge(job: Job, checked: Checked) -> None:
     if checked.deletes != checked.read:
         stays = f"NOT ({is_delete('s')})"
         if others:
-            differs = say_differs(others)
+            differs = differs_sql(others)
             sets = [f"{quote(column.name)} = s.{quote(column.name)}" for column in others]
             assigned = ", ".join([*sets, *(f"{quote(name)} = NULL" for name in job.vanished)])
             clauses.append(
@@ -223,7 +223,7 @@ def is_delete(alias: str | None = None) -> str:
     return f"{f'{alias}.' if alias else ''}{CHANGE_TYPE} <=> '{DELETE}'"
 
 
-def say_differs(columns: Iterable[DeltaColumn]) -> str:
+def differs_sql(columns: Iterable[DeltaColumn]) -> str:
     """A SQL condition: whether the incoming row `s` differs from the target's row `t`."""
     return " OR ".join(map(_differs, columns))
 

@@ -23,7 +23,7 @@ from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import find_events_epoch
-from tidegauge.outputs.delta.pending import PendingChange, met_guard, passed_last, plan_change
+from tidegauge.outputs.delta.pending import PendingChange, is_guard_error, last_batch_passed, plan_change
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.quarantine import Quarantine
 from tidegauge.outputs.delta.remake import remake
@@ -127,7 +127,7 @@ class DeltaOutput:
         found = self._table.open()
         opening = DeltaEpochOpening(pipeline, flow, epoch, continues, reason, empty=empty)
         if found is not None:
-            found.prove()
+            found.check_store()
             if empty and self._delta_flow.output.mode.facts.keeps_history:
                 found.forget_events(epoch)
             found.epochs.open(opening)
@@ -201,7 +201,7 @@ class DeltaOutput:
                 # An error proves nothing: the commit may be there all the same.
                 if receipt := self.receipt(tag):
                     return self._check_same(receipt, batch)
-                met = self._pending[staged.change].change.guarded and met_guard(error)
+                met = self._pending[staged.change].change.guarded and is_guard_error(error)
                 # The last try is without a guard, so that no row can end it.
                 guarded = guarded and not met and attempt + 1 < _TRIES
                 if met:
@@ -255,7 +255,7 @@ class DeltaOutput:
         name = session.name_of(self._ref)
         if found is not None and look is not None and not batch_data.reads_little:
             read_log_ahead(own, name, look, remote=found.log.store.remote)
-        guarded = guarded and passed_last(look, self._delta_flow)
+        guarded = guarded and last_batch_passed(look, self._delta_flow)
         target = None if look is None else lambda: own.read.table(name)
         with tune_for_small(own, few=batch_data.reads_little):
             change = plan_change(batch_data, own, target, guarded=guarded)
@@ -263,7 +263,7 @@ class DeltaOutput:
         try:
             if found is not None and look is not None and not found.epochs.standing().ours:
                 look = found.log.look() if remake(found.log, look, schema, self._delta_flow.output) else look
-            room = session.make_room(own, self._ref, look, schema, self._delta_flow)
+            room = session.apply_changes(own, self._ref, look, schema, self._delta_flow)
         except TidegaugeError:
             raise
         except Exception as error:

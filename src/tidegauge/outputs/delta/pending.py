@@ -14,7 +14,7 @@ from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.expectation import Checks
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.outputs.delta import modes
-from tidegauge.outputs.delta.target import RoomInDelta
+from tidegauge.outputs.delta.target import TargetChanges
 from tidegauge.spark.hadoop import on_connect
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class PendingChange:
     batch_data: DeltaBatch
     session: SparkSession
     change: DeltaChange
-    room: RoomInDelta
+    room: TargetChanges
     notes: tuple[str, ...]
     checked: modes.Checked | None = None
 
@@ -77,12 +77,12 @@ def plan_change(
         try:
             return batch_data.guarded(session, target)
         except Exception as error:
-            if not met_guard(error):
+            if not is_guard_error(error):
                 raise
     return batch_data.change(session, target)
 
 
-def met_guard(error: BaseException) -> bool:
+def is_guard_error(error: BaseException) -> bool:
     """Whether a row was not as expected, so that the batch has to be done without a guard.
 
     Nothing else depends on it: if another error is mistaken for this one, the batch is just done once more.
@@ -90,7 +90,7 @@ def met_guard(error: BaseException) -> bool:
     return GUARD in with_causes(error)
 
 
-def passed_last(look: Snapshot | None, flow: DeltaFlow) -> bool:
+def last_batch_passed(look: Snapshot | None, flow: DeltaFlow) -> bool:
     """Whether every row of the flow's last batch was as expected, as far as the log's newest commits tell.
 
     If a row was not, the next batch most likely has such a row too.

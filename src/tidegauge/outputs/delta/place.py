@@ -18,7 +18,7 @@ from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.epochs import DeltaEpochs
 from tidegauge.outputs.delta.kept_events import FOLDER
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.settings import settings_of
 from tidegauge.storage.store import open_store
 
@@ -69,11 +69,11 @@ class Opened:
             if log.put(look.version + 1, [batch_info(look, at, "", "TIDEGAUGE EPOCH"), *removals(look, at)]):
                 return
 
-    def prove(self) -> None:
+    def check_store(self) -> None:
         """Test that the S3 store keeps put-if-absent and replace safe. Raises OutputUnsafe where it does
         not."""
         if self.lake.on_s3:
-            prove(self.log.store, settings_of(self.lake), replacing=True)
+            check_store(self.log.store, settings_of(self.lake), replacing=True)
 
 
 class TargetPlace:

@@ -24,9 +24,9 @@ from tidegauge.outputs.delta.events import (
     GONE,
     UPSERT,
     EventColumns,
-    incoming,
-    kept,
-    standing,
+    as_kept_events,
+    batch_events,
+    history_events,
     to_keep,
     without_replaced,
 )
@@ -105,7 +105,7 @@ def apply_scd2(
     shape = shape_of(target, rows, output)
     # Computed once and never again, as Delta does with a MERGE's source. A plan that reads the target and is
     # only cached would be computed anew as soon as the target has changed.
-    events = incoming(rows, shape).localCheckpoint(eager=False)
+    events = batch_events(rows, shape).localCheckpoint(eager=False)
     stats = check_events(events, shape, output)
     if not stats["events"]:
         _commit_nothing(session, table, target)
@@ -113,10 +113,10 @@ def apply_scd2(
     touched = events.select(*shape.keys)
     if stats["events"] <= _FEW:
         touched = touched.hint("broadcast")
-    known = standing(filter_between(target, shape, stats), shape)
+    known = history_events(filter_between(target, shape, stats), shape)
     beside = read_kept(session, location, events_epoch)
     if beside is not None:
-        beside = kept(filter_between(beside, shape, stats), shape)
+        beside = as_kept_events(filter_between(beside, shape, stats), shape)
         known = known.unionByName(beside, allowMissingColumns=True)
     known = known.join(touched, shape.keys, "left_semi")
     # All that follows is by key, so that the rows are shuffled once.

@@ -11,11 +11,11 @@ from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.target import (
     DeltaColumn,
-    RoomInDelta,
+    TargetChanges,
     TargetColumn,
     list_columns,
+    plan_changes,
     properties_for,
-    room_for,
     target_of,
 )
 from tidegauge.outputs.delta.types import as_sql, literal, table_name
@@ -49,15 +49,15 @@ def name_of(ref: TableRef) -> str:
     return table_name(ref.name) if ref.name is not None else f"delta.{quote(str(ref.path))}"
 
 
-def make_room(
+def apply_changes(
     session: SparkSession, ref: TableRef, look: Snapshot | None, schema: StructType, flow: DeltaFlow
-) -> RoomInDelta:
+) -> TargetChanges:
     """Create the target, or alter it so that it takes rows of this schema."""
     columns = list_columns(schema, flow.output)
     if look is None:
         _create(session, ref, columns, flow.output)
-        return RoomInDelta(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
-    room = room_for(columns, target_of(look), flow.output, flow.drift)
+        return TargetChanges(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
+    room = plan_changes(columns, target_of(look), flow.output, flow.drift)
     for statement in room.statements:
         session.sql(f"ALTER TABLE {name_of(ref)} {statement}")
     return room

@@ -22,9 +22,9 @@ from tidegauge.outputs.delta.events import (
     GONE,
     UPSERT,
     EventColumns,
-    incoming,
-    kept,
-    standing,
+    as_kept_events,
+    batch_events,
+    history_events,
     to_keep,
     without_replaced,
 )
@@ -53,7 +53,7 @@ def find_few_changes(job: Job, small: SmallTarget, rows: DataFrame) -> FewRows:
 
     session, schema = job.session, small.columns.schema
     shape = shape_of(small.show(session, schema.empty_table()), rows, job.output)
-    frame = incoming(rows, shape)
+    frame = batch_events(rows, shape)
     events = _collect(frame)
     if not events.num_rows:
         return FewRows(inserted=schema.empty_table())
@@ -61,10 +61,10 @@ def find_few_changes(job: Job, small: SmallTarget, rows: DataFrame) -> FewRows:
     gone = _check(events, held, shape, job)
     names = {f"k{index}": shape.fields[place].name for index, place in enumerate(shape.key)}
     there = pick_candidates(small.rows, events, names)
-    known = standing(small.show(session, there), shape)
+    known = history_events(small.show(session, there), shape)
     beside = _open_kept(small)
     if (found := _show_kept(job, beside, events, names)) is not None:
-        known = known.unionByName(kept(found, shape), allowMissingColumns=True)
+        known = known.unionByName(as_kept_events(found, shape), allowMissingColumns=True)
     known = known.join(held.select(*shape.keys), shape.keys, "left_semi")
     every = known.unionByName(held, allowMissingColumns=True).coalesce(1)
     if gone:

@@ -66,7 +66,7 @@ class DeltaColumn:
 
 
 @dataclass(frozen=True)
-class RoomInDelta:
+class TargetChanges:
     """How the target has to be altered before a batch is written, and which columns are then written."""
 
     columns: tuple[DeltaColumn, ...]
@@ -152,9 +152,9 @@ def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[
     return found
 
 
-def room_for(
+def plan_changes(
     columns: tuple[TargetColumn, ...], target: DeltaTarget, output: DeltaTable, drift: Drift
-) -> RoomInDelta:
+) -> TargetChanges:
     """How the target has to be altered. Raises OutputDisagrees where it cannot take the rows without loss."""
     _check(target, output)
     statements: list[str] = []
@@ -202,7 +202,7 @@ def room_for(
         ]
     _check_not_given(target, output, given, drift)
     statements += _alter(target, added, widened, grown)
-    return RoomInDelta(tuple(written), tuple(statements), tuple(notes), vanished)
+    return TargetChanges(tuple(written), tuple(statements), tuple(notes), vanished)
 
 
 def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], list[str]]:

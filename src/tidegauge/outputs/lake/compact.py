@@ -24,9 +24,9 @@ from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.lake.manifest import (
     MANIFESTS,
+    BatchNumber,
     Compaction,
     Manifest,
-    Numbered,
     mark_compacted,
     name_compaction,
     parse,
@@ -90,7 +90,7 @@ class Compacted:
 def compact(
     lake: Lake,
     folder: str,
-    batches: Sequence[Numbered],
+    batches: Sequence[BatchNumber],
     *,
     older_than: timedelta = timedelta(0),
     target: int = TARGET_BYTES,
@@ -214,7 +214,7 @@ def _rewrite(
     folder: str,
     store: Store,
     group: Compacted,
-    dates: dict[Numbered, datetime],
+    dates: dict[BatchNumber, datetime],
     target: int,
     reason: str,
 ) -> Compacted:
@@ -253,7 +253,7 @@ def _rewrite(
         ours, places = places[: len(one.files)], places[len(one.files) :]
         old = one.compacted
         before = (*old.before, *dict.fromkeys(file.path for file in old.files)) if old else ()
-        committed = old.committed if old else dates[Numbered(one.tag.epoch, one.tag.seq)].isoformat()
+        committed = old.committed if old else dates[BatchNumber(one.tag.epoch, one.tag.seq)].isoformat()
         switches.append((one, body, Compaction(at, reason, committed, tuple(ours), before)))
     with ThreadPoolExecutor(8) as pool:
         done = list(pool.map(lambda wanted: _switch(store, folder, *wanted), switches))

@@ -19,7 +19,7 @@ from tidegauge.model.override import show_continued
 from tidegauge.outputs.lake.manifest import (
     FORMAT,
     MANIFESTS,
-    Numbered,
+    BatchNumber,
     foreign,
     integer,
     list_manifests,
@@ -54,7 +54,7 @@ class EpochOpening:
 class EpochContents:
     """What a listing of a table's manifests showed; only their names are read."""
 
-    batches: tuple[Numbered, ...]
+    batches: tuple[BatchNumber, ...]
     """The batches of every epoch, in order."""
     opened: frozenset[int]
     """The epochs that were opened by hand, so without epoch 0."""
@@ -93,7 +93,7 @@ def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False
 
 def follow(
     store: Store, folder: str, found: EpochContents, *, epoch: int | None = None
-) -> tuple[Numbered, ...]:
+) -> tuple[BatchNumber, ...]:
     """The batches that make up the table, in the order they were committed.
 
     The table is that of the newest open epoch, or of `epoch`. Raises OutputDisagrees where there are batches
@@ -137,11 +137,11 @@ def _find_shown(store: Store, folder: str, found: EpochContents, *, refresh: boo
     return shows or ((0, 0) if refresh else None)
 
 
-def _list_upto(epoch: int, last: int) -> list[Numbered]:
-    return [Numbered(epoch, seq) for seq in range(1, last + 1)]
+def _list_upto(epoch: int, last: int) -> list[BatchNumber]:
+    return [BatchNumber(epoch, seq) for seq in range(1, last + 1)]
 
 
-def _chain(store: Store, folder: str, last: int, own: list[Numbered]) -> tuple[Numbered, ...]:
+def _chain(store: Store, folder: str, last: int, own: list[BatchNumber]) -> tuple[BatchNumber, ...]:
     """The batches that an epoch continues, and then its own."""
     splits = [own]
     while last:

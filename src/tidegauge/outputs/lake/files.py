@@ -18,8 +18,8 @@ from tidegauge.outputs.lake.manifest import (
     COPIES,
     DATA,
     MANIFESTS,
+    BatchNumber,
     Manifest,
-    Numbered,
     Removal,
     compacted_batches,
     mark_removed,
@@ -143,7 +143,7 @@ def clean(
     older_than: timedelta = SAFE_AGE,
     preview: bool = False,
     store: Store | None = None,
-    batches: Mapping[Numbered, str] | None = None,
+    batches: Mapping[BatchNumber, str] | None = None,
     reason: str = "",
 ) -> tuple[Leftover, ...]:
     """Delete the leftovers of attempts that wrote nothing for this long, and the files that a compaction
@@ -179,7 +179,7 @@ def clean(
 
 
 def _find_old(
-    found: Listing, limit: datetime, chosen: Mapping[Numbered, str], replaced: Collection[Numbered]
+    found: Listing, limit: datetime, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
 ) -> tuple[Leftover, ...]:
     leftovers = tuple(one for one in found.leftovers if one.touched < limit)
     # Without batches that were compacted again since: the files that they were in were only now replaced.
@@ -198,7 +198,7 @@ def _touch(store: Store, folder: str, manifests: Sequence[Manifest], packed: Seq
         if any(span is None or _is_within(number, span) for span in spans)
     ]
 
-    def touch(one: Numbered) -> None:
+    def touch(one: BatchNumber) -> None:
         path = path_of(folder, one.epoch, one.seq)
         while (found := store.read(path)) is not None:
             if store.replace(path, mark_touched(found[0]), found[1]) is not None:
@@ -208,7 +208,7 @@ def _touch(store: Store, folder: str, manifests: Sequence[Manifest], packed: Seq
         list(pool.map(touch, numbers))
 
 
-def _is_within(number: Numbered, span: tuple[int, int, int]) -> bool:
+def _is_within(number: BatchNumber, span: tuple[int, int, int]) -> bool:
     epoch, first, last = span
     return number.epoch == epoch and first <= number.seq <= last
 
@@ -224,9 +224,9 @@ def _find_older(
     store: Store,
     folder: str,
     manifests: Sequence[Manifest],
-    batches: Mapping[Numbered, str],
+    batches: Mapping[BatchNumber, str],
     limit: datetime,
-) -> dict[Numbered, str]:
+) -> dict[BatchNumber, str]:
     """Those of `batches` that were committed before `limit`."""
     if not batches:
         return {}
@@ -240,7 +240,7 @@ def _find_older(
     return {one: batches[one] for one in sorted(batches) if found[one] < limit}
 
 
-def _keep_together(manifests: Sequence[Manifest], chosen: dict[Numbered, str]) -> dict[Numbered, str]:
+def _keep_together(manifests: Sequence[Manifest], chosen: dict[BatchNumber, str]) -> dict[BatchNumber, str]:
     """The chosen batches without those that share a compacted file with a batch that stays: the file would
     have to stay too."""
     while True:
@@ -256,7 +256,7 @@ def _keep_together(manifests: Sequence[Manifest], chosen: dict[Numbered, str]) -
         chosen = {one: why for one, why in chosen.items() if one not in held}
 
 
-def _find_replaced(found: Listing, limit: datetime) -> Iterator[Numbered]:
+def _find_replaced(found: Listing, limit: datetime) -> Iterator[BatchNumber]:
     """Batches whose earlier files may be deleted: they were compacted before `limit`, into files that exist
     and have the right size."""
     for one in found.manifests:
@@ -266,7 +266,7 @@ def _find_replaced(found: Listing, limit: datetime) -> Iterator[Numbered]:
                 yield _batch_number(one)
 
 
-def _mark(store: Store, folder: str, wanted: tuple[Numbered, Removal]) -> None:
+def _mark(store: Store, folder: str, wanted: tuple[BatchNumber, Removal]) -> None:
     """Mark in a manifest that its files are removed. It can be repeated; of two calls at once, one gives the
     reason."""
     one, removal = wanted
@@ -281,7 +281,7 @@ def _mark(store: Store, folder: str, wanted: tuple[Numbered, Removal]) -> None:
 
 
 def _of_batches(
-    found: Listing, chosen: Mapping[Numbered, str], replaced: Collection[Numbered]
+    found: Listing, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
 ) -> tuple[Leftover, ...]:
     """The files to delete of these batches, and of batches that were marked before but not finished.
 
@@ -335,8 +335,8 @@ def _name_others(manifests: Sequence[Manifest], used: Collection[str], *, gone: 
     return list(found.values())
 
 
-def _batch_number(manifest: Manifest) -> Numbered:
-    return Numbered(manifest.tag.epoch, manifest.tag.seq)
+def _batch_number(manifest: Manifest) -> BatchNumber:
+    return BatchNumber(manifest.tag.epoch, manifest.tag.seq)
 
 
 def _attempt_of(path: str) -> str:

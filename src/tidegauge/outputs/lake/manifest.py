@@ -114,7 +114,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, order=True)
-class Numbered:
+class BatchNumber:
     """The epoch and number of a batch; they sort by number, not as text."""
 
     epoch: int
@@ -142,17 +142,17 @@ def path_of(folder: str, epoch: int, seq: int) -> str:
     return f"{folder}/{MANIFESTS}/{epoch}/{seq}.json"
 
 
-def list_batches(store: Store, folder: str) -> list[Numbered]:
+def list_batches(store: Store, folder: str) -> list[BatchNumber]:
     """Every manifest of every epoch, in order; only their names are read."""
     return list_manifests(store, folder)[0]
 
 
-def list_manifests(store: Store, folder: str) -> tuple[list[Numbered], list[int]]:
+def list_manifests(store: Store, folder: str) -> tuple[list[BatchNumber], list[int]]:
     """Every manifest in order, and every epoch that was opened."""
     top = f"{folder}/{MANIFESTS}/"
     found = [_NAME.fullmatch(entry.path.removeprefix(top)) for entry in store.list(top.rstrip("/"))]
     names = [name for name in found if name]
-    batches = sorted(Numbered(int(name[1]), int(name[2])) for name in names if name[2])
+    batches = sorted(BatchNumber(int(name[1]), int(name[2])) for name in names if name[2])
     return batches, sorted(int(name[1]) for name in names if not name[2])
 
 

@@ -28,8 +28,8 @@ from tidegauge.outputs.lake.epochs import (
 from tidegauge.outputs.lake.manifest import (
     DATA,
     EARLIER,
+    BatchNumber,
     Manifest,
-    Numbered,
     list_batches,
     load,
     manifest_of,
@@ -41,7 +41,7 @@ from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
-from tidegauge.storage.probe import prove
+from tidegauge.storage.probe import check_store
 from tidegauge.storage.store import Entry, Store, open_store
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ParquetOutput:
 
     def prepare(self) -> None:
         lake = self._lake
-        prove(self._store, (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key))
+        check_store(self._store, (lake.path, lake.endpoint, lake.region, lake.access_key, lake.secret_key))
 
     def is_empty(self) -> bool:
         return not list_batches(self._store, self._folder)
@@ -118,7 +118,7 @@ class ParquetOutput:
         if gap is not None or not continues[1]:
             return gap
         epoch, upto = continues
-        batches = load_all(self._store, self._folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
+        batches = load_all(self._store, self._folder, [BatchNumber(epoch, seq) for seq in range(1, upto + 1)])
         # Batches that were removed because every load had passed them are not missed.
         gone = next((one for one in batches if one.gone and one.gone.why == EARLIER), None)
         return None if gone is None else f"batch {gone.tag.seq} of epoch {epoch}, {gone.gone}"

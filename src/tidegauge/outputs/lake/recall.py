@@ -19,7 +19,7 @@ from tidegauge.model.table import COPY
 from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
 from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, load_opening
-from tidegauge.outputs.lake.manifest import Manifest, Numbered
+from tidegauge.outputs.lake.manifest import BatchNumber, Manifest
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.heads import Head
@@ -98,7 +98,7 @@ def _find_last(found: EpochContents, epoch: int) -> int:
 
 
 def _load_batches(flow: TableFlow, store: Store, folder: str, epoch: int, upto: int) -> tuple[Manifest, ...]:
-    manifests = load_all(store, folder, [Numbered(epoch, seq) for seq in range(1, upto + 1)])
+    manifests = load_all(store, folder, [BatchNumber(epoch, seq) for seq in range(1, upto + 1)])
     for one in manifests[-1:]:
         if (one.tag.pipeline, one.tag.flow) != (flow.pipeline, flow.name):
             raise OutputDisagrees(

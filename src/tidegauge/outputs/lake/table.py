@@ -15,7 +15,7 @@ from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
 from tidegauge.model.types import quote
 from tidegauge.outputs.lake.epochs import contents, follow, load_opening
-from tidegauge.outputs.lake.manifest import Manifest, Numbered, load, path_of, refuse_removed
+from tidegauge.outputs.lake.manifest import BatchNumber, Manifest, load, path_of, refuse_removed
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
 from tidegauge.storage.store import Store, open_store
@@ -71,11 +71,11 @@ def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, i
     return tuple(found)
 
 
-def load_all(store: Store, folder: str, found: Sequence[Numbered]) -> tuple[Manifest, ...]:
+def load_all(store: Store, folder: str, found: Sequence[BatchNumber]) -> tuple[Manifest, ...]:
     """The manifests of these batches. Raises OutputDisagrees where one is missing: a commit is never taken
     back."""
 
-    def read(one: Numbered) -> Manifest:
+    def read(one: BatchNumber) -> Manifest:
         manifest = load(store, folder, one.epoch, one.seq)
         if manifest is None:
             path = path_of(folder, one.epoch, one.seq)

@@ -25,7 +25,7 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, Wa
 
 
 @dataclass(frozen=True)
-class RoomInWarehouse:
+class WarehouseChanges:
     """The target's columns for one layout, after the target was made ready for it."""
 
     held: Mapping[str, Field]
@@ -45,7 +45,7 @@ def arrange(
     layout: Layout,
     options: TableOptions,
     check_new: Callable[[WarehouseSession], None] | None = None,
-) -> RoomInWarehouse:
+) -> WarehouseChanges:
     """Make the target, or add and widen columns in it. Commits. No data is lost: raises OutputDisagrees
     before anything is changed where that cannot be done. `check_new` runs before a missing target is made."""
     check_names(warehouse, layout, options)
@@ -74,7 +74,7 @@ def arrange(
         found = {_fold(warehouse, field.name): field for field in held}
     names = (*(field.name for field in layout.fields), *HISTORY)
     mine = {name: found[_fold(warehouse, name)] for name in names if _fold(warehouse, name) in found}
-    return RoomInWarehouse(mine, tuple(narrow), fresh, held)
+    return WarehouseChanges(mine, tuple(narrow), fresh, held)
 
 
 def _make(
@@ -119,11 +119,11 @@ def _compare(
     return wider, narrow
 
 
-def plan_room(warehouse: Warehouse, layout: Layout, options: TableOptions) -> RoomInWarehouse:
+def plan_changes(warehouse: Warehouse, layout: Layout, options: TableOptions) -> WarehouseChanges:
     """The columns that the target will have once it is made anew."""
     check_names(warehouse, layout, options)
     made = {one.name: Field(one.name, "", one.type) for one in list_columns(warehouse, layout, options)}
-    return RoomInWarehouse(made, (), fresh=True)
+    return WarehouseChanges(made, (), fresh=True)
 
 
 def fits(

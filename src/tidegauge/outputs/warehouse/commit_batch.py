@@ -20,7 +20,7 @@ from tidegauge.outputs.warehouse.commits import show_written
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import BATCH, NULLS, Counts, kind_of
 from tidegauge.outputs.warehouse.mode_target import DELETED_AT, ModeTarget, exists
-from tidegauge.outputs.warehouse.quarantine import Batched
+from tidegauge.outputs.warehouse.quarantine import QuarantineBatch
 from tidegauge.outputs.warehouse.stage_checks import count_repeated, set_aside
 from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseSession
 
@@ -151,7 +151,7 @@ def _put_aside(
 ) -> None:
     """Put the rows that are marked for it into the quarantine. `anew`: see `_write`."""
     facts = target.options.mode.facts
-    batched = Batched(
+    batched = QuarantineBatch(
         what.tag,
         what.batch,
         target.input,

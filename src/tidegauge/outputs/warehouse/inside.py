@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.errors import OutputError, SourceError
-from tidegauge.model.batch_data import RowsInside
+from tidegauge.model.batch_data import RowsQuery
 from tidegauge.outputs.warehouse.warehouse import (
     Denied,
     StagingTable,
@@ -14,7 +14,7 @@ from tidegauge.outputs.warehouse.warehouse import (
 
 
 def fill_stage(
-    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, inside: RowsInside
+    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, inside: RowsQuery
 ) -> int:
     """Make the staging table and fill it; returns the number of rows. Commits.
 
@@ -46,7 +46,7 @@ def fill_stage(
     return rows
 
 
-def _check_types(session: WarehouseSession, stage: StagingTable, inside: RowsInside) -> None:
+def _check_types(session: WarehouseSession, stage: StagingTable, inside: RowsQuery) -> None:
     """Raises SourceError where a column no longer has the type that the batch was described with: a database
     silently rounds what does not fit. The read of the table keeps others from changing it until the
     transaction ends."""
@@ -61,7 +61,7 @@ def _check_types(session: WarehouseSession, stage: StagingTable, inside: RowsIns
             )
 
 
-def check_readable(warehouse: Warehouse, session: WarehouseSession, inside: RowsInside) -> None:
+def check_readable(warehouse: Warehouse, session: WarehouseSession, inside: RowsQuery) -> None:
     """As `InsideDatabase` promises. Reads no row."""
     try:
         session.rows(f"SELECT {', '.join(inside.values)} {inside.rest} AND 1 = 0")
@@ -69,7 +69,7 @@ def check_readable(warehouse: Warehouse, session: WarehouseSession, inside: Rows
         raise _explain(warehouse, inside, error) from error
 
 
-def _explain(warehouse: Warehouse, inside: RowsInside, error: OutputError) -> OutputError | SourceError:
+def _explain(warehouse: Warehouse, inside: RowsQuery, error: OutputError) -> OutputError | SourceError:
     """The error, saying whether source or target is at fault: one session reads one and writes the other."""
     database = warehouse.database
     if isinstance(error, Denied):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget, RowsInside
+from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget, RowsQuery
 from tidegauge.model.engines import FACTS
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
@@ -155,7 +155,7 @@ class WarehouseOutput:
         with suppress(TidegaugeError), target.session() as session:
             staging.drop(target.warehouse, session, TableName(target.table.schema, staged.table))
 
-    def check_readable(self, rows: RowsInside) -> None:
+    def check_readable(self, rows: RowsQuery) -> None:
         with self.target.session() as session:
             inside.check_readable(self.target.warehouse, session, rows)
 

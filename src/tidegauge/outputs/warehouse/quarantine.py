@@ -26,7 +26,7 @@ _AT_ONCE = 200
 
 
 @dataclass(frozen=True)
-class Batched:
+class QuarantineBatch:
     """The batch that sets rows aside, and which earlier rows of the quarantine it replaces."""
 
     tag: Tag
@@ -76,7 +76,7 @@ class WarehouseQuarantine:
         session.run(warehouse.create(self.table, columns))
         session.commit()
 
-    def put(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched) -> int:
+    def put(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: QuarantineBatch) -> int:
         """Set aside the staged rows that are marked for it; returns how many."""
         warehouse, name = self._warehouse, self._warehouse.name
         failed = name(FAILED)
@@ -125,7 +125,7 @@ class WarehouseQuarantine:
         )
 
     def _delete_replaced(
-        self, session: WarehouseSession, stage: TableName, marks: Marks, batched: Batched
+        self, session: WarehouseSession, stage: TableName, marks: Marks, batched: QuarantineBatch
     ) -> None:
         if not self.is_there(session):
             return
@@ -145,7 +145,12 @@ class WarehouseQuarantine:
         )
 
     def _insert(
-        self, session: WarehouseSession, stage: TableName, marks: Marks, masks: list[int], batched: Batched
+        self,
+        session: WarehouseSession,
+        stage: TableName,
+        marks: Marks,
+        masks: list[int],
+        batched: QuarantineBatch,
     ) -> int:
         warehouse, name, mark = self._warehouse, self._warehouse.name, self._warehouse.mark
         tag = batched.tag

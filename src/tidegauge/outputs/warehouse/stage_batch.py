@@ -19,7 +19,7 @@ from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.lake.manifest import DATA
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.warehouse import staging
-from tidegauge.outputs.warehouse.columns import RoomInWarehouse, arrange, check_names, plan_room, shape_of
+from tidegauge.outputs.warehouse.columns import WarehouseChanges, arrange, check_names, plan_changes, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import Head
 from tidegauge.outputs.warehouse.inside import fill_stage
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Room:
-    columns: RoomInWarehouse | None
+    columns: WarehouseChanges | None
     """None where the batch has only keys to delete, which need no columns made for them."""
     outgrown: bool
     """Whether the target is made anew when the batch is committed."""
@@ -99,7 +99,7 @@ def _make_room(
             arrange(warehouse, session, target.table, layout, options, target.check.check_new)
         return _Room(None, outgrown, warehouse.columns(session, target.table) or ())
     if outgrown:
-        return _Room(plan_room(warehouse, layout, options), outgrown, ())
+        return _Room(plan_changes(warehouse, layout, options), outgrown, ())
     check_new = None if batch_data.anew else partial(target.check.check_new, heads=heads)
     columns = arrange(warehouse, session, target.table, layout, options, check_new)
     if columns.fresh and target.pending:
@@ -154,7 +154,7 @@ def _check_keys(
     session: WarehouseSession,
     stage: StagingTable,
     batch_data: BatchRows,
-    room: RoomInWarehouse | None,
+    room: WarehouseChanges | None,
     aside: str | None,
 ) -> StagingTable:
     """The staging table to commit: one with only the last row of each key, where keys came more than once.

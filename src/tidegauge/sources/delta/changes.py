@@ -53,7 +53,7 @@ _WIDENED = {
 }
 
 
-def moved(
+def open_changed_input(
     session: SparkSession,
     table: TableRef,
     location: str,
