@@ -217,7 +217,9 @@ def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes(
 
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
     plain, strange = TargetColumn("a", "long"), TargetColumn("s", {"struct": [["x y", "long"]]})
-    assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"}
+    written = {"tidegauge.columns.0": '["a"]'}
+    assert properties_for([plain], _output()) == {FEED: "true", MADE: "true"} | written
+    assert properties_for([plain], _output(Mode.OVERWRITE)) == {FEED: "true", MADE: "true"}
     merged = properties_for([plain, strange], _output(Mode.MERGE))
     assert merged == {
         FEED: "true",

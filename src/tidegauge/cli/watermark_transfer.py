@@ -139,7 +139,7 @@ def _read(file: Path) -> dict[str, Imported]:
             f"{file} is not an export of watermarks: its schema is {schema!r}, not {SCHEMA!r}",
             hint="make one with `tidegauge watermark export FILE`, or `watermark get -t TABLE --json`",
         )
-    if schema == SHOWN and "will_start_from" not in document:
+    if schema == SHOWN and "pipeline" in document and "will_start_from" not in document:
         raise ConfigError(
             f"{file} has the watermarks of {document.get('pipeline')}, a pipeline of a WatermarkTracker;"
             " `import` takes those of the project's flows",

@@ -54,9 +54,15 @@ def refuse_lost_columns(flow: TableFlow, output: Output, layout: Layout) -> None
     written = {table.named(name) for name in table.written()}
     lost = tuple(name for name in absent if table.named(name) in written)
     if lost:
+        # A target that only grows keeps the rows that it has: a backfill would add them once more.
+        command = (
+            f"sync -t {flow.table} --full-refresh"
+            if flow.appends
+            else f"backfill -t {flow.table} --column {lost[0]}"
+        )
         raise OutputDisagrees(
             f"{flow.name}: {output.place} has lost the {_name(lost)}, which earlier batches filled",
-            hint=f"`tidegauge backfill -t {flow.table} --column {lost[0]} --reason …` brings the values back;"
+            hint=f"`tidegauge {command} --reason …` brings the values back;"
             f" to do without it say `columns: {{exclude: [{', '.join(lost)}]}}`",
         )
 

@@ -94,6 +94,9 @@ class DeltaChange:
     """With `again`: every key has to be evaluated again, not just the keys of inserts."""
     judge: Callable[[], Verdict | None] | None = None
     """Checks the expectations, before anything is committed. Raises ExpectationFailed."""
+    whole: bool = False
+    """Whether the whole result of the transform was compared with the target, so that afterwards every row of
+    the target has all of its columns. False: some rows stay as they were."""
     guarded: bool = False
     """True: reading `rows` fails at the first unexpected row with an error that contains `GUARD`, and `judge`
     returns the result for a batch without such rows. False: `judge` reads the rows itself."""

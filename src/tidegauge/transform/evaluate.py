@@ -75,7 +75,8 @@ def evaluate_change(
     batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
     try:
         with silence_pyspark():
-            return add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
+            change = add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
+            return replace(change, whole=batch.sifter.whole)
     except AnalysisException as error:
         raise TransformFailed(
             f"{name_transform(flow)}: {first_sentence(error)}",

@@ -23,6 +23,7 @@ from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import find_events_epoch
+from tidegauge.outputs.delta.lost_columns import refuse_lost
 from tidegauge.outputs.delta.pending import PendingChange, is_guard_error, last_batch_passed, plan_change
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.outputs.delta.quarantine import Quarantine
@@ -50,6 +51,9 @@ class DeltaOutput:
     `plan`: its facts about the inputs go into the commits, from which a ledger can be rebuilt. `locate` gives
     the table's location, or None while the catalogue does not have it.
     """
+
+    refuses_lost = True
+    """Whether a batch is refused that would add a dropped column again, with NULL in other rows."""
 
     def __init__(
         self,
@@ -263,6 +267,8 @@ class DeltaOutput:
         try:
             if found is not None and look is not None and not found.epochs.standing().ours:
                 look = found.log.look() if remake(found.log, look, schema, self._delta_flow.output) else look
+            if look is not None and self.refuses_lost:
+                refuse_lost(look, schema, change, self._delta_flow)
             room = session.apply_changes(own, self._ref, look, schema, self._delta_flow)
         except TidegaugeError:
             raise

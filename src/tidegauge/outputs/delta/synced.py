@@ -25,8 +25,9 @@ from tidegauge.outputs.delta.output import DeltaOutput
 from tidegauge.outputs.delta.pending import PendingChange
 from tidegauge.outputs.delta.synced_checks import SyncedQuarantine, begin_anew, checked_change
 from tidegauge.outputs.delta.synced_rows import frame_of, read_few
-from tidegauge.outputs.delta.target import target_of, written_columns
+from tidegauge.outputs.delta.target import target_of
 from tidegauge.outputs.delta.types import can_widen, fits
+from tidegauge.outputs.delta.written_columns import written_columns
 from tidegauge.outputs.warehouse.fit import Verdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.spark.errors import from_spark
@@ -74,6 +75,9 @@ class SyncedDeltaOutput(DeltaOutput):
     The key of its rows is not known before the first batch. `own_session`: opens a session to read the target
     with. `count_repeated`: needed for a flow that expects values to be unique.
     """
+
+    refuses_lost = False
+    """`flows.lost_columns` looks for them when a sync is planned: a backfill of the column may add it."""
 
     def __init__(
         self,
@@ -178,15 +182,16 @@ class SyncedDeltaOutput(DeltaOutput):
         return name.casefold()
 
     def written(self) -> frozenset[str]:
-        """As `TargetTable` promises; in a table that only grows all columns, since none is ever set to
-        NULL."""
+        """As `TargetTable` promises; in a table that only grows also all columns that it has, since none is
+        ever set to NULL."""
         now = self._read_standing()
         if now is None or now.look is None:
             return frozenset()
         target = target_of(now.look)
+        found = frozenset(written_columns(target, self._delta_flow.output))
         if self._flow.options.mode.facts.only_adds:
-            return frozenset(column.name for column in target.columns)
-        return frozenset(written_columns(target, self._delta_flow.output))
+            return found.union(column.name for column in target.columns)
+        return found
 
     def fit(self, held: Field, field: Field, *, key: bool) -> str:  # noqa: ARG002
         if fits(held.type, field.type):

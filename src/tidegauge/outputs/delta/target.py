@@ -19,9 +19,9 @@ from tidegauge.outputs.delta.types import (
     can_widen,
     find_new_fields,
     fits,
-    literal,
     names_in,
 )
+from tidegauge.outputs.delta.written_columns import find_vanished, list_kept, note_written, written_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -132,10 +132,6 @@ def list_columns(schema: StructType, output: DeltaTable) -> tuple[TargetColumn, 
 
 MADE = "tidegauge.made"
 """The property of a target that Tidegauge created, and not its user."""
-WRITTEN = "tidegauge.columns."
-"""The prefix of properties with the names of all columns that a flow ever merged; other columns are the
-user's. They are numbered, since catalogues hold no more than 4,000 characters in one property."""
-_PART = 3_000
 
 
 def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[str, str]:
@@ -145,18 +141,22 @@ def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[
     if vectors is not None or output.mode.needs_key(OutputKind.DELTA):
         # Also set where it is false: the session may have another default.
         found[VECTORS] = "false" if vectors is False else "true"
-    if output.mode.one_row_per_key(OutputKind.DELTA):
-        found |= _list_kept([one.name for one in columns])
+    if not output.mode.facts.replaces_all:
+        found |= list_kept([one.name for one in columns])
     if needs_mapping(columns):
         found[_MAPPING] = "name"
     return found
 
 
 def plan_changes(
-    columns: tuple[TargetColumn, ...], target: DeltaTarget, output: DeltaTable, drift: Drift
+    columns: tuple[TargetColumn, ...],
+    target: DeltaTarget,
+    output: DeltaTable,
+    drift: Drift,
 ) -> TargetChanges:
     """How the target has to be altered. Raises OutputDisagrees where it cannot take the rows without loss."""
     _check(target, output)
+    known = written_columns(target, output)
     statements: list[str] = []
     notes: list[str] = []
     if target.properties.get(FEED, "").lower() != "true":
@@ -190,18 +190,15 @@ def plan_changes(
         else:
             raise _mismatch_error(output, held, one)
     given = {one.name.casefold() for one in columns}
-    vanished: tuple[str, ...] = ()
-    if output.mode.one_row_per_key(OutputKind.DELTA):
-        known = written_columns(target, output)
-        statements += _note_written(known, written)
-        vanished = _find_vanished(target, known, given)
-        notes += [
-            f"{output.giver} no longer gives the column {name} of {output.table}: it is NULL in the rows"
-            " written from now on and as it was in the others"
-            for name in vanished
-        ]
+    vanished = find_vanished(target, output, known, given)
+    notes += [
+        f"{output.giver} no longer gives the column {name} of {output.table}: it is NULL in the rows"
+        " written from now on and as it was in the others"
+        for name in vanished
+    ]
     _check_not_given(target, output, given, drift)
     statements += _alter(target, added, widened, grown)
+    statements += note_written(output, known, written)
     return TargetChanges(tuple(written), tuple(statements), tuple(notes), vanished)
 
 
@@ -217,22 +214,6 @@ def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], li
         f"deletion vectors of {output.table} were on, and are off from here; readers that do not know them"
         " can read it once the feature is dropped: ALTER TABLE … DROP FEATURE deletionVectors"
     ]
-
-
-def _note_written(known: Sequence[str], written: Sequence[DeltaColumn]) -> Iterator[str]:
-    """The statement that keeps the names of columns that are written for the first time. It comes before the
-    columns are added: a kept name without a column does no harm."""
-    ours = {name.casefold() for name in known}
-    names = [*known, *(one.name for one in written if one.name.casefold() not in ours)]
-    if len(names) > len(known):
-        parts = ", ".join(f"'{name}' = {literal(part, 'string')}" for name, part in _list_kept(names).items())
-        yield f"SET TBLPROPERTIES ({parts})"
-
-
-def _find_vanished(target: DeltaTarget, known: Sequence[str], given: set[str]) -> tuple[str, ...]:
-    """Columns that this flow wrote before, and that its rows no longer have."""
-    ours = {name.casefold() for name in known} - given
-    return tuple(held.name for held in target.columns if held.name.casefold() in ours)
 
 
 def _check_not_given(target: DeltaTarget, output: DeltaTable, given: set[str], drift: Drift) -> None:
@@ -271,25 +252,6 @@ def _alter(
     if widened and target.properties.get(_WIDENING, "").lower() != "true":
         yield f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')"
     yield from (f"ALTER COLUMN {quote(one.name)} TYPE {as_sql(one.type)}" for one in widened)
-
-
-def _list_kept(names: list[str]) -> dict[str, str]:
-    """The properties that keep these column names."""
-    text = json.dumps(names)
-    return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
-
-
-def written_columns(target: DeltaTarget, output: DeltaTable) -> list[str]:
-    """The columns that a flow ever wrote to a table with one row for each key. Raises OutputDisagrees."""
-    there = {name for name in target.properties if name.startswith(WRITTEN)}
-    try:
-        text = "".join(target.properties[f"{WRITTEN}{number}"] for number in range(len(there)))
-        return [str(name) for name in json.loads(text or "[]")]
-    except (ValueError, TypeError, KeyError) as error:
-        raise OutputDisagrees(
-            f"the properties {', '.join(sorted(there))} of {output.table} are not as they were written",
-            hint="remove them (ALTER TABLE … UNSET TBLPROPERTIES): they are written anew",
-        ) from error
 
 
 def _check(target: DeltaTarget, output: DeltaTable) -> None:
