@@ -26,6 +26,7 @@ from tests.support.project import (
 )
 from tests.support.servers import MariaDB, Postgres
 from tests.support.servers.process import fresh_name
+from tidegauge.outputs.warehouse.duckdb.warehouse import DuckDB
 
 NOBODY = 65534
 PASSWORD = "words of a loader"
@@ -359,10 +360,13 @@ def test_a_file_that_another_process_has_is_told(tmp_path: Path) -> None:
     assert wrong(project) == []
 
 
-def test_a_duckdb_file_that_another_process_has_is_told(tmp_path: Path) -> None:
+def test_a_duckdb_file_that_another_process_has_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import subprocess
     import sys
 
+    monkeypatch.setattr(DuckDB, "patience", 1.0)  # doctor plans too, and a plan waits half a minute for it
     file = tmp_path / "target.duckdb"
     project = made(tmp_path, duckdb_database(file))
     assert project.here("run").code == 0

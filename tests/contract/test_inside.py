@@ -25,11 +25,11 @@ from tests.support.servers import MariaDB, Postgres
 from tidegauge.config.load import load_project
 from tidegauge.model.state import State
 from tidegauge.observe.events import RunEvent, StepBegun
-from tidegauge.outputs.warehouse import kept_sessions
 from tidegauge.run import run as engine_run
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.run.steps import Step
+from tidegauge.storage import kept_open
 
 INSIDE = ", execute: database"
 
@@ -372,7 +372,7 @@ def test_a_run_opens_one_connection_to_its_target(
 
     monkeypatch.setattr(psycopg, "connect", counted)
     # However slow the machine is.
-    monkeypatch.setattr(kept_sessions, "LINGER", 600.0)
+    monkeypatch.setattr(kept_open, "LINGER", 600.0)
     project = load_project(pair.file)
     report = engine_run.run(project, RunOptions(remarks=False), tell=lambda _: None, stop=threading.Event())
     assert [flow.ok for flow in report.flows] == [True]

@@ -19,6 +19,7 @@ from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.open import open_source
 from tidegauge.sources.sqlite import kept_files
+from tidegauge.storage import kept_open
 from tidegauge.storage.kept_open import SWITCH
 
 END = RowPosition(Value(ValueKind.INT, "1000000"))
@@ -69,13 +70,13 @@ def test_it_is_opened_once_for_many_splits_and_closed_soon_after_the_last(
         return real(path)
 
     monkeypatch.setattr(kept_files, "_open", count)
-    monkeypatch.setattr(kept_files, "_AGE", 600.0)
+    monkeypatch.setattr(kept_open, "LINGER", 600.0)
     source.write("INSERT INTO t VALUES (1, 'one')")
     for _ in range(3):
         assert source.rows() == [{"id": 1, "word": "one"}]
     assert len(opened) == 1
     assert source.is_open()
-    monkeypatch.setattr(kept_files, "_AGE", 0.0)
+    monkeypatch.setattr(kept_open, "LINGER", 0.0)
     until(lambda: not source.is_open())
 
 

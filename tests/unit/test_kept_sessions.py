@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support import processes
 from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.spec import Database, Engine
 from tidegauge.outputs.warehouse import kept_sessions as kept
 from tidegauge.outputs.warehouse.warehouse import Warehouse
+from tidegauge.storage import kept_open
 from tidegauge.storage.kept_open import SWITCH
 
 
@@ -111,7 +113,7 @@ def test_a_worn_session_is_closed_with_those_beside_it() -> None:
 
 
 def test_one_that_nobody_uses_is_let_go_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "LINGER", 0.01)
+    monkeypatch.setattr(kept_open, "LINGER", 0.01)
     with kept.kept_open():
         assert use(House()).closed.wait(10)
 
@@ -139,3 +141,18 @@ def test_one_that_its_server_has_ended_is_not_used_again() -> None:
         first.ended = True
         assert use(house) is not first
         assert first.closed.is_set()
+
+
+def test_a_forked_process_neither_uses_nor_closes_what_its_parent_keeps_open() -> None:
+    closed: list[str] = []
+    pool = kept_open.IdlePool[str](closed.append)
+    pool.keep("here", "the parent's")
+
+    def forked() -> tuple[str | None, list[str]]:
+        taken = pool.take("here")
+        pool.close()
+        return taken, closed
+
+    assert processes.run(forked) == (None, [])
+    assert pool.take("here") == "the parent's"
+    assert pool.take("here") is None

@@ -10,52 +10,35 @@ Switch: `TIDEGAUGE_KEEP_FILES_OPEN=off` in the environment closes each at once.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tidegauge.errors import OutputUnreachable
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
-from tidegauge.storage.kept_open import LINGER, may_stay_open
+from tidegauge.storage.kept_open import IdlePool, may_stay_open
 
-
-@dataclass(frozen=True, eq=False)
-class _IdleSession:
-    warehouse: Warehouse
-    session: WarehouseSession
-    since: float
-
-    def is_of(self, warehouse: Warehouse) -> bool:
-        return type(self.warehouse) is type(warehouse) and self.warehouse.database == warehouse.database
-
-
-_guard = threading.Condition()
+_idle = IdlePool[WarehouseSession](lambda session: session.close())
+_guard = threading.Lock()
 _commands = 0
-_watching = False
-_idle: list[_IdleSession] = []
 _noted: set[tuple[Hashable, ...]] = set()
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
     """Keep sessions open after use while the block lasts; close them all when the last such block ends."""
-    global _commands, _watching
+    global _commands
     with _guard:
         _commands += 1
-        if not _watching:
-            _watching = True
-            threading.Thread(target=_watch, name="tidegauge-idle-sessions", daemon=True).start()
     try:
         yield
     finally:
         with _guard:
             _commands -= 1
-            over = [] if _commands else _take_out()
-            if not _commands:
+            ended = not _commands
+            if ended:
                 _noted.clear()
-            _guard.notify_all()
-        _close(over)
+        if ended:
+            _idle.close()
 
 
 def is_first(*work: str) -> bool:
@@ -83,75 +66,37 @@ def is_noted(*fact: Hashable) -> bool:
 @contextmanager
 def session_of(warehouse: Warehouse) -> Iterator[WarehouseSession]:
     """A session that nobody else uses during the block; after an error it is closed and not kept."""
-    session = _take(warehouse) or warehouse.connect()
+    key = type(warehouse), warehouse.database
+    session = _take(warehouse, key) or warehouse.connect()
     try:
         yield session
     except OutputUnreachable:
-        with _guard:
-            lost = _take_out(warehouse)
-        _close([session, *lost])  # what broke this connection has broken those too
+        session.close()
+        _idle.close(key)  # what broke this connection has broken those too
         raise
     except BaseException:
         session.close()
         raise
-    _give_back(warehouse, session)
+    _give_back(warehouse, key, session)
 
 
-def _take(warehouse: Warehouse) -> WarehouseSession | None:
-    while True:
-        with _guard:
-            found = next((one for one in reversed(_idle) if one.is_of(warehouse)), None)
-            if found is None:
-                return None
-            _idle.remove(found)
-        if not warehouse.has_ended(found.session):
-            return found.session
-        found.session.close()
+def _take(warehouse: Warehouse, key: object) -> WarehouseSession | None:
+    while (found := _idle.take(key)) is not None and warehouse.has_ended(found):
+        found.close()
+    return found
 
 
-def _give_back(warehouse: Warehouse, session: WarehouseSession) -> None:
+def _give_back(warehouse: Warehouse, key: object, session: WarehouseSession) -> None:
     if not (warehouse.keeps_sessions and may_stay_open()):
         session.close()
         return
     session.rollback()
     if warehouse.is_worn(session):
-        with _guard:
-            worn = _take_out(warehouse)
-        _close([session, *worn])
+        session.close()
+        _idle.close(key)
         return
     with _guard:
-        keeps = _commands > 0
-        if keeps:
-            _idle.append(_IdleSession(warehouse, session, time.monotonic()))
-    if not keeps:
-        session.close()
-
-
-def _watch() -> None:
-    """Close sessions that nobody has used for `LINGER` seconds, until the last command ends."""
-    global _watching
-    while True:
-        with _guard:
-            _guard.wait(LINGER)
-            if not _commands:
-                _watching = False
-                return
-            over = _take_out(before=time.monotonic() - LINGER)
-        _close(over)
-
-
-def _take_out(warehouse: Warehouse | None = None, before: float | None = None) -> list[WarehouseSession]:
-    """Take idle sessions off the list, for the caller to close: all, or those of one warehouse, or those
-    unused since `before`. Call it with `_guard` held."""
-    meant = [
-        one
-        for one in _idle
-        if (warehouse is None or one.is_of(warehouse)) and (before is None or one.since <= before)
-    ]
-    _idle[:] = [one for one in _idle if one not in meant]
-    return [one.session for one in meant]
-
-
-def _close(sessions: Sequence[WarehouseSession]) -> None:
-    for session in sessions:
-        session.close()
+        if _commands:
+            _idle.keep(key, session)
+            return
+    session.close()

@@ -11,49 +11,36 @@ file as it is then. If another file was put in its place, that one is opened.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.model.canonical import add_functions
 from tidegauge.sources.sqlite.engine import uri
-from tidegauge.storage.kept_open import LINGER, may_stay_open
+from tidegauge.storage.kept_open import IdlePool, may_stay_open
 
 _WAIT = 30.0
 """Seconds to wait for a writer that has locked the file."""
 
 
-@dataclass(frozen=True)
-class _IdleFile:
-    path: Path
-    identity: tuple[int, int]
-    connection: sqlite3.Connection
-    since: float
-
-
-_AGE = LINGER
-"""Seconds after which an unused file is closed."""
-_guard = threading.Lock()
-_idle: list[_IdleFile] = []
-_watching = False
+_idle = IdlePool[sqlite3.Connection](sqlite3.Connection.close)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A read-only connection, which gives text as bytes. Raises sqlite3's own errors."""
     identity = _identify(path)
-    connection = _take(path, identity) or _open(path)
+    connection = _idle.take((path, identity)) or _open(path)
     try:
         yield connection
     except BaseException:
         connection.close()
         raise
-    _keep(path, identity, connection)
+    if identity is not None and identity == _identify(path) and may_stay_open():
+        _idle.keep((path, identity), connection)
+    else:
+        connection.close()
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -78,47 +65,3 @@ def _identify(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _take(path: Path, identity: tuple[int, int] | None) -> sqlite3.Connection | None:
-    with _guard:
-        found = next((one for one in _idle if (one.path, one.identity) == (path, identity)), None)
-        if found is None:
-            return None
-        _idle.remove(found)
-    return found.connection
-
-
-def _keep(path: Path, identity: tuple[int, int] | None, connection: sqlite3.Connection) -> None:
-    global _watching
-    if identity is None or identity != _identify(path) or not may_stay_open():
-        connection.close()
-        return
-    with _guard:
-        _idle.append(_IdleFile(path, identity, connection, time.monotonic()))
-        starts, _watching = not _watching, True
-    if starts:
-        threading.Thread(target=_watch, name="tidegauge-idle-files", daemon=True).start()
-
-
-def _watch() -> None:
-    """Close files that nobody has used for a moment, until none is open."""
-    global _watching
-    while _watching:
-        time.sleep(LINGER)
-        with _guard:
-            over = [one for one in _idle if one.since <= time.monotonic() - _AGE]
-            _idle[:] = [one for one in _idle if one not in over]
-            _watching = bool(_idle)
-        for one in over:
-            one.connection.close()
-
-
-def _forget() -> None:
-    """In a forked process: forget the open files, which belong to its parent."""
-    global _guard, _watching
-    _guard, _watching = threading.Lock(), False
-    _idle.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
