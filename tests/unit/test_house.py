@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ MOST_QUESTIONS = 3
 """How often code outside `flows/` and `outputs/` may ask of which kind a flow or an output is."""
 
 _BRANCHES = (ast.Assert, ast.ExceptHandler, ast.If, ast.IfExp, ast.match_case)
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def named(path: Path) -> str:
@@ -55,7 +61,7 @@ def _branches(node: ast.AST) -> int:
 def complex_functions() -> dict[str, int]:
     found: dict[str, int] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Module | ast.ClassDef):
                 for child in node.body:
                     if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -93,7 +99,7 @@ def test_no_function_has_more_paths_than_a_person_can_follow() -> None:
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(named(path))
     twice = {name: found for name, found in places.items() if len(found) > 1}
@@ -114,7 +120,7 @@ def test_only_flows_and_outputs_tell_the_kinds_apart() -> None:
     for path in FILES:
         if path.relative_to(SOURCE).parts[0] in ("flows", "outputs"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
                 kinds = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
                 asked += [f"{named(path)}:{node.lineno}"] if kinds & set(FLOW_KINDS) else []
