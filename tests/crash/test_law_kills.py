@@ -37,7 +37,7 @@ FAMILIES = [
 ]
 SEED = os.environ.get("TIDEGAUGE_LAW_SEED", "tide")
 PLACES = [
-    ("tidegauge.ledger.base:BaseLedger.begin", "after"),
+    ("tidegauge.ledger.base:BaseLedger.claim", "after"),  # which begins the first batch
     ("tidegauge.outputs.delta.output:DeltaOutput.stage", "after"),
     ("tidegauge.outputs.delta.keys:check_keys", "after"),
     ("tidegauge.outputs.delta.modes:apply", "before"),
