@@ -27,17 +27,17 @@ demo: setup
 	$(BIN)/tidegauge demo
 
 # File by file, so that what a file's tests share is made once; in the order of tests/conftest.py, the quick ones
-# last, so that no process is idle at the end.
+# last, so that no process is idle at the end. More processes than two cores need, since many tests wait.
 SPREAD := --dist loadfile --no-loadscope-reorder
 
 # Every test process keeps what it has compiled for the others.
 test test-long fast: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup servers schedulers axe
-	$(BIN)/pytest -n 4 $(SPREAD) --durations=40 -o faulthandler_timeout=1500 -m "not long"
+	$(BIN)/pytest -n 5 $(SPREAD) --durations=40 -o faulthandler_timeout=1500 -m "not long"
 
 test-long: setup servers
-	$(BIN)/pytest -n 2 $(SPREAD) --durations=40 -m long
+	$(BIN)/pytest -n 4 $(SPREAD) --durations=40 -m long
 
 fast: setup
 	$(BIN)/pytest -n 2 -m unit
