@@ -204,4 +204,6 @@ def test_outputs_that_are_made_at_once_get_one_head(warehouse: Yard) -> None:
     assert all(isinstance(answer, OutputUnreachable) for answer in refused), refused
     assert len(set(receipts)) == 1
     assert warehouse.contents("orders", ["id"]) == [(1,)]
-    assert warehouse.rows(f"SELECT COUNT(*) FROM {warehouse.at('tidegauge_commits')}") == [(2,)]
+    # Snowflake's lock is a row of its own, and may stay.
+    seq, commits = warehouse.house().name("seq"), warehouse.at("tidegauge_commits")
+    assert warehouse.rows(f"SELECT {seq} FROM {commits} WHERE {seq} >= 0 ORDER BY {seq}") == [(0,), (1,)]

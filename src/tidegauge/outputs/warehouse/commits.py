@@ -209,20 +209,21 @@ class Commits(CommitsTable):
     ) -> tuple[tuple[Receipt, str] | None, Head | None]:
         """The committed batch with its kind, and the first head of a later epoch, both of the same moment,
         because one statement reads them. None for what is not there."""
-        columns = self._names("seq", *HEAD_COLUMNS, *self._batch_columns)
+        # Each column once: heads and batches share some, and not every driver gives two of one name.
+        columns = [*dict.fromkeys(("seq", *HEAD_COLUMNS, *self._batch_columns))]
         found = session.rows(
-            f"SELECT {columns} FROM {self._name} WHERE {self._eq('flow_key')} AND"
+            f"SELECT {self._names(*columns)} FROM {self._name} WHERE {self._eq('flow_key')} AND"
             f" (({self._eq('epoch')} AND {self._eq('seq')}) OR"
             f" ({self._eq('seq')} AND {self._names('epoch')} > {self._warehouse.mark}))"
             f" ORDER BY {self._names('epoch')}",
             (self._key, tag.epoch, tag.seq, 0, tag.epoch),
         )
-        start = 1 + len(HEAD_COLUMNS)
-        mine = next((row[start:] for row in found if int(row[0]) and int(row[1]) == tag.epoch), None)
-        later = next((row[1:start] for row in found if int(row[1]) > tag.epoch), None)
+        rows = [dict(zip(columns, row, strict=True)) for row in found]
+        mine = next((row for row in rows if int(row["seq"]) and int(row["epoch"]) == tag.epoch), None)
+        later = next((row for row in rows if int(row["epoch"]) > tag.epoch), None)
         return (
-            None if mine is None else self._batch_of(tag, mine),
-            None if later is None else head_of(later),
+            None if mine is None else self._batch_of(tag, [mine[name] for name in self._batch_columns]),
+            None if later is None else head_of([later[name] for name in HEAD_COLUMNS]),
         )
 
     @property
