@@ -29,7 +29,7 @@ from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import Field
-from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
 from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Refused, WarehouseColumn
@@ -185,19 +185,19 @@ def test_a_hybrid_table_is_asked_for_in_snowflakes_words(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("held", "field", "verdict"),
     [
-        (("string", "VARCHAR(10)"), ("string", "varchar(10)"), Verdict.HOLDS),
-        (("string", "VARCHAR(10)"), ("string", "varchar(11)"), Verdict.WIDEN),
-        (("string", "VARCHAR"), ("string", "text"), Verdict.HOLDS),
-        (("int", "NUMBER(10,0)"), ("bigint", "bigint"), Verdict.WIDEN),
-        (("decimal(10,2)", "NUMBER(10,2)"), ("decimal(12,2)", "decimal(12,2)"), Verdict.WIDEN),
-        (("decimal(10,2)", "NUMBER(10,2)"), ("decimal(12,4)", "decimal(12,4)"), Verdict.NARROW),
-        (("decimal(38,0)", "NUMBER(38,0)"), ("bigint", "bigint"), Verdict.HOLDS),
-        (("double", "FLOAT"), ("float", "float"), Verdict.HOLDS),
-        (("date", "DATE"), ("string", "text"), Verdict.REFUSED),
+        (("string", "VARCHAR(10)"), ("string", "varchar(10)"), FitVerdict.HOLDS),
+        (("string", "VARCHAR(10)"), ("string", "varchar(11)"), FitVerdict.WIDEN),
+        (("string", "VARCHAR"), ("string", "text"), FitVerdict.HOLDS),
+        (("int", "NUMBER(10,0)"), ("bigint", "bigint"), FitVerdict.WIDEN),
+        (("decimal(10,2)", "NUMBER(10,2)"), ("decimal(12,2)", "decimal(12,2)"), FitVerdict.WIDEN),
+        (("decimal(10,2)", "NUMBER(10,2)"), ("decimal(12,4)", "decimal(12,4)"), FitVerdict.NARROW),
+        (("decimal(38,0)", "NUMBER(38,0)"), ("bigint", "bigint"), FitVerdict.HOLDS),
+        (("double", "FLOAT"), ("float", "float"), FitVerdict.HOLDS),
+        (("date", "DATE"), ("string", "text"), FitVerdict.REFUSED),
     ],
 )
 def test_what_a_column_holds(
-    yard: Yard, held: tuple[str, str], field: tuple[str, str], verdict: Verdict
+    yard: Yard, held: tuple[str, str], field: tuple[str, str], verdict: FitVerdict
 ) -> None:
     assert yard.house().fit(Field("c", *held), Field("c", *field), key=False).verdict is verdict
 
@@ -261,4 +261,4 @@ def test_a_whole_number_of_snowflakes_own_is_not_altered_again_and_again(yard: Y
     held = house.columns(session, yard.table("t"))
     session.close()
     assert held is not None
-    assert house.fit(held[0], field, key=True).verdict is Verdict.HOLDS
+    assert house.fit(held[0], field, key=True).verdict is FitVerdict.HOLDS

@@ -18,7 +18,7 @@ ROOMS = sorted(path.parent for path in SOURCE.glob("*/__init__.py"))
 
 MOST_LINES = 350
 MOST_COMPLEXITY = 15
-MOST_DUPLICATES = 5
+MOST_DUPLICATES = 0
 
 FLOW_KINDS = ("TableFlow", "DeltaFlow", "LakeTable", "WarehouseTable", "WarehouseOutput", "DeltaOutput")
 MOST_QUESTIONS = 3

@@ -17,7 +17,7 @@ from tidegauge.operations.incidents import (
     OPENED,
     SENT,
     AlertEntry,
-    Due,
+    DueAlert,
     Incident,
     describe_reason,
     find_due,
@@ -129,7 +129,7 @@ def test_a_claim_of_a_process_that_died_runs_out() -> None:
     later = CLAIM_LIFE / HOUR + 0.001
     assert len(due(log, later)) == 2
     log.append(entry(CLAIMED, later, body(channel="json", over=False), token="next"))
-    assert len(keep_won([Due(replay(log)[0], "json")], replay(log), "next")) == 1
+    assert len(keep_won([DueAlert(replay(log)[0], "json")], replay(log), "next")) == 1
 
 
 def test_what_the_ledger_does_not_count_is_counted_by_the_log() -> None:

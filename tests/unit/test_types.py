@@ -8,7 +8,7 @@ from tidegauge.model.spec import Drift, TableName
 from tidegauge.model.table import Field, Layout
 from tidegauge.model.types import holds, parse_decimal, quote
 from tidegauge.outputs.delta.types import fits
-from tidegauge.outputs.warehouse.fit import Verdict, by_type
+from tidegauge.outputs.warehouse.fit import FitVerdict, by_type
 from tidegauge.plan.drift import decide
 
 _IN_A_LOG = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
@@ -42,7 +42,7 @@ def test_what_is_no_decimal_with_a_size_is_none(written: str) -> None:
 def test_every_output_says_the_same_of_what_a_column_holds(held: str, brought: str, answer: bool) -> None:
     assert holds(held, brought) is answer
     there, come = Field("v", held, held), Field("v", brought, brought)
-    assert (by_type(there, come, brought).verdict is Verdict.HOLDS) is answer
+    assert (by_type(there, come, brought).verdict is FitVerdict.HOLDS) is answer
     assert fits(_IN_A_LOG.get(held, held), _IN_A_LOG.get(brought, brought)) is answer
     layout = Layout(TableName("shop", "orders"), (come,), (), "timestamp", None)
     if answer:

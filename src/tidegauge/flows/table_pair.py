@@ -19,7 +19,7 @@ from tidegauge.model.protocols.output import Output, TargetTable
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import EVERY_ROW, Field, SourceTable
-from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.plan.draft import find_window_start
 from tidegauge.plan.drift import narrow
@@ -128,7 +128,7 @@ class TablePair:
     def _fit_to_target(self, field: Field) -> Field:
         """The field with the target's type, if the target cannot hold the source's present type at all."""
         there = self.held.get(self.table.named(field.name))
-        if there is None or self.table.fit(there, field, key=field.name in self.key) != Verdict.REFUSED:
+        if there is None or self.table.fit(there, field, key=field.name in self.key) != FitVerdict.REFUSED:
             return field
         return replace(field, type=there.type)
 

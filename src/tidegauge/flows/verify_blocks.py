@@ -20,7 +20,7 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.spec import Read
 from tidegauge.model.table import Field, SourceColumn, field_of
-from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK
 from tidegauge.sources.direct import direct_reason
@@ -75,7 +75,7 @@ def _find_form(pair: TablePair, column: SourceColumn, there: Field | None) -> Ca
     field = field_of(column)
     # For a type that Spark does not have, both sides give its text or its bytes.
     form = form_of(column.arrives, column.arrives if column.through else there.type)
-    if form is None or pair.table.fit(there, field, key=column.name in pair.key) == Verdict.REFUSED:
+    if form is None or pair.table.fit(there, field, key=column.name in pair.key) == FitVerdict.REFUSED:
         return f"column {column.name} is {column.arrives} at the source and {there.source_type} in the target"
     parsed = column.wire == "string" and column.arrives != "string"
     if parsed and not WORDS[pair.flow.source.engine].in_process:

@@ -31,7 +31,7 @@ from tidegauge.operations.incidents import (
     FAILED,
     OPENED,
     SENT,
-    Due,
+    DueAlert,
     Incident,
     Key,
     find_due,
@@ -270,7 +270,7 @@ class _Teller:
                 found.append(open_[key])
         return found
 
-    def _send_messages(self, won: Sequence[Due]) -> list[tuple[AlertChannel, str | None]]:
+    def _send_messages(self, won: Sequence[DueAlert]) -> list[tuple[AlertChannel, str | None]]:
         wanted = [
             (channel, write_messages(self._project.pipeline, mine, self._ledger.now()))
             for channel in self._settings.to
@@ -279,10 +279,12 @@ class _Teller:
         answers = send_all(wanted)
         return [(channel, answers[channel.name]) for channel, _ in wanted]
 
-    def _select_channel(self, won: Sequence[Due], answer: tuple[AlertChannel, str | None]) -> list[Due]:
+    def _select_channel(
+        self, won: Sequence[DueAlert], answer: tuple[AlertChannel, str | None]
+    ) -> list[DueAlert]:
         return [one for one in won if one.channel == answer[0].name]
 
-    def _record(self, answer: tuple[AlertChannel, str | None], mine: Sequence[Due]) -> AlertResult:
+    def _record(self, answer: tuple[AlertChannel, str | None], mine: Sequence[DueAlert]) -> AlertResult:
         channel, error = answer
         more = {} if error is None else {"error": error}
         bodies = [{**one.to_body(), **more} for one in mine]
@@ -304,9 +306,9 @@ def _read_log(ledger: LedgerReader, pipeline: str) -> list[Incident]:
     return replay(entry for entry in entries if entry is not None)
 
 
-def write_messages(pipeline: str, due: Iterable[Due], now: datetime) -> list[Message]:
+def write_messages(pipeline: str, due: Iterable[DueAlert], now: datetime) -> list[Message]:
     """Write one message for each kind, so that a broken server gives one message, not one for each flow."""
-    groups: dict[AlertKind, list[Due]] = {}
+    groups: dict[AlertKind, list[DueAlert]] = {}
     for one in due:
         groups.setdefault(AlertKind.RECOVERED if one.over else one.incident.kind, []).append(one)
     return [
@@ -319,12 +321,12 @@ def write_messages(pipeline: str, due: Iterable[Due], now: datetime) -> list[Mes
     ]
 
 
-def _name(due: Sequence[Due]) -> str:
+def _name(due: Sequence[DueAlert]) -> str:
     flows = list(dict.fromkeys(one.incident.flow for one in due))
     return ", ".join(flows) if len(flows) <= 3 else f"{len(flows)} flows"
 
 
-def _write_line(one: Due, now: datetime) -> str:
+def _write_line(one: DueAlert, now: datetime) -> str:
     incident = one.incident
     if one.over:
         ended = incident.closed_at or now

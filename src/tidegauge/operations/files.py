@@ -19,14 +19,14 @@ from tidegauge.model.spec import LakeTable, Project
 from tidegauge.outputs.lake import files
 from tidegauge.outputs.lake.compact import Compacted
 from tidegauge.outputs.lake.compact import compact as compact_files
-from tidegauge.outputs.lake.files import LEFTOVER, Leftover, Listing
+from tidegauge.outputs.lake.files import LEFTOVER, Leftover, TableFiles
 from tidegauge.outputs.lake.table import CommittedFile
 
 
 @dataclass(frozen=True)
 class FlowFiles:
     flow: str
-    listing: Listing
+    listing: TableFiles
 
     def to_json(self) -> dict[str, Any]:
         return {

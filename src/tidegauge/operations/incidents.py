@@ -85,7 +85,7 @@ class Incident:
 
 
 @dataclass(frozen=True)
-class Due:
+class DueAlert:
     """A message to send: an incident, a channel, and whether it says that the incident is over."""
 
     incident: Incident
@@ -179,7 +179,7 @@ def _is_owed(incident: Incident) -> bool:
     return any(one.sent_at is not None and one.over_at is None for one in incident.channels.values())
 
 
-def find_due(incidents: Sequence[Incident], settings: AlertSettings, now: datetime) -> list[Due]:
+def find_due(incidents: Sequence[Incident], settings: AlertSettings, now: datetime) -> list[DueAlert]:
     """Return the messages to send now, without those that another runner is sending."""
     found = []
     for incident in incidents:
@@ -190,9 +190,9 @@ def find_due(incidents: Sequence[Incident], settings: AlertSettings, now: dateti
             if state.claim is not None and now - state.claim[0] <= CLAIM_LIFE:
                 continue
             if incident.closed_at is None and _wants_telling(state, settings, now):
-                found.append(Due(incident, name))
+                found.append(DueAlert(incident, name))
             elif incident.closed_at is not None and _wants_end(incident, state, now):
-                found.append(Due(incident, name, over=True))
+                found.append(DueAlert(incident, name, over=True))
     return found
 
 
@@ -207,13 +207,13 @@ def _wants_end(incident: Incident, state: ChannelState, now: datetime) -> bool:
     return state.sent_at is not None and state.over_at is None and now - incident.closed_at < _OWED
 
 
-def keep_won(due: Sequence[Due], incidents: Sequence[Incident], token: str) -> list[Due]:
+def keep_won(due: Sequence[DueAlert], incidents: Sequence[Incident], token: str) -> list[DueAlert]:
     """Keep the messages whose claim in the present log has this token, and that were not sent meanwhile."""
     now = {one.id: one for one in incidents}
     return [one for one in due if one.incident.id in now and _is_won(one, now[one.incident.id], token)]
 
 
-def _is_won(due: Due, now: Incident, token: str) -> bool:
+def _is_won(due: DueAlert, now: Incident, token: str) -> bool:
     then, state = due.incident.channels[due.channel], now.channels.get(due.channel)
     if state is None or state.claim is None or state.claim[1] != token:
         return False

@@ -23,7 +23,7 @@ READER = "tidegauge-reader"
 
 
 @dataclass(frozen=True)
-class Unique:
+class UniqueKey:
     """A constraint: no two rows have the same values in all of these columns."""
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Catalogue:
     """What a database says about one table."""
 
     columns: tuple[Native, ...]
-    uniques: tuple[Unique, ...]
+    uniques: tuple[UniqueKey, ...]
     """Only constraints that hold for every row (no partial index), on columns that cannot be NULL."""
     indexed: frozenset[str]
     """Columns that are the first of an index."""

@@ -31,7 +31,7 @@ class TargetTable(Protocol):
         """Return the columns of the target that this flow is known to have written."""
 
     def fit(self, held: Field, field: Field, *, key: bool) -> str:
-        """Return if an existing column can hold the new values: a word of `outputs.warehouse.fit.Verdict`."""
+        """Return how an existing column fits the values: a word of `outputs.warehouse.fit.FitVerdict`."""
 
     def count(self) -> int:
         """Return the number of all rows, including those marked as deleted and old versions."""

@@ -35,20 +35,22 @@ _USER = re.compile(
 _RAISED = re.compile(r"^(\w+(?:Error|Exception): .*)$", re.MULTILINE)
 
 
-class Overtaken(Exception):
+class CommitOvertaken(Exception):
     """Somebody else has committed since the target was looked at."""
 
 
 def is_conflict(error: BaseException) -> bool:
     """Whether somebody else committed first, so that the same batch may succeed when it is tried again."""
-    return isinstance(error, Overtaken) or _CONFLICT.search(_find_messages(with_causes(error))) is not None
+    return (
+        isinstance(error, CommitOvertaken) or _CONFLICT.search(_find_messages(with_causes(error))) is not None
+    )
 
 
 def translate_conflict(error: BaseException, place: str) -> TidegaugeError:
     """Our error for a commit that failed."""
     detail = mask(with_causes(error))
     text = _find_messages(detail)
-    if isinstance(error, Overtaken) or _CONFLICT.search(text):
+    if isinstance(error, CommitOvertaken) or _CONFLICT.search(text):
         other = _OPERATION.search(text)
         by = f" ({other[1]})" if other else ""
         return OutputError(

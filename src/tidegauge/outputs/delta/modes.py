@@ -14,7 +14,7 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Tag
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.commit import tag_commits
-from tidegauge.outputs.delta.conflicts import Overtaken
+from tidegauge.outputs.delta.conflicts import CommitOvertaken
 from tidegauge.outputs.delta.kept_events import EventsEpoch
 from tidegauge.outputs.delta.small_target import FewRows, SmallTarget
 from tidegauge.outputs.delta.target import FEED_COLUMNS, DeltaColumn, TargetColumn
@@ -116,7 +116,7 @@ def apply(job: Job, checked: Checked) -> None:
         few = find_few(job, job.small, checked)
         if few is not None:
             if not job.small.commit(job.tag, job.said, few):
-                raise Overtaken
+                raise CommitOvertaken
             return
     with tag_commits(job.session, job.tag, job.said):
         _apply_by_spark(job, checked)

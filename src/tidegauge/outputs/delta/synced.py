@@ -28,7 +28,7 @@ from tidegauge.outputs.delta.synced_rows import frame_of, read_few
 from tidegauge.outputs.delta.target import target_of
 from tidegauge.outputs.delta.types import can_widen, fits
 from tidegauge.outputs.delta.written_columns import written_columns
-from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.spark.errors import from_spark
 from tidegauge.spark.hadoop import is_scattered
@@ -195,8 +195,8 @@ class SyncedDeltaOutput(DeltaOutput):
 
     def fit(self, held: Field, field: Field, *, key: bool) -> str:  # noqa: ARG002
         if fits(held.type, field.type):
-            return Verdict.HOLDS.value
-        return (Verdict.WIDEN if can_widen(field.type, held.type) else Verdict.REFUSED).value
+            return FitVerdict.HOLDS.value
+        return (FitVerdict.WIDEN if can_widen(field.type, held.type) else FitVerdict.REFUSED).value
 
     def count(self) -> int:
         if self.layout() is None:

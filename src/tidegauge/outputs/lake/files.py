@@ -57,7 +57,7 @@ class Leftover:
 
 
 @dataclass(frozen=True)
-class Listing:
+class TableFiles:
     """All files of a table, by what they are."""
 
     committed: tuple[CommittedFile, ...]
@@ -77,7 +77,7 @@ class Listing:
     """The manifests of every epoch."""
 
 
-def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
+def survey(lake: Lake, folder: str, *, store: Store | None = None) -> TableFiles:
     """List all files of a table. It changes nothing."""
     store = store or open_store(lake)
     top = check_folder(folder)
@@ -96,7 +96,7 @@ def survey(lake: Lake, folder: str, *, store: Store | None = None) -> Listing:
     replaced = tuple(one for one in others if one.file.path in there)
     leftovers = tuple(_find_leftovers(store, top, there, known))
     lost = _find_missing(store, top, named, there)
-    return Listing(
+    return TableFiles(
         tuple(current), tuple(earlier), leftovers, tuple(lost), tuple(removed), replaced, there, manifests
     )
 
@@ -179,7 +179,7 @@ def clean(
 
 
 def _find_old(
-    found: Listing, limit: datetime, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
+    found: TableFiles, limit: datetime, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
 ) -> tuple[Leftover, ...]:
     leftovers = tuple(one for one in found.leftovers if one.touched < limit)
     # Without batches that were compacted again since: the files that they were in were only now replaced.
@@ -256,7 +256,7 @@ def _keep_together(manifests: Sequence[Manifest], chosen: dict[BatchNumber, str]
         chosen = {one: why for one, why in chosen.items() if one not in held}
 
 
-def _find_replaced(found: Listing, limit: datetime) -> Iterator[BatchNumber]:
+def _find_replaced(found: TableFiles, limit: datetime) -> Iterator[BatchNumber]:
     """Batches whose earlier files may be deleted: they were compacted before `limit`, into files that exist
     and have the right size."""
     for one in found.manifests:
@@ -281,7 +281,7 @@ def _mark(store: Store, folder: str, wanted: tuple[BatchNumber, Removal]) -> Non
 
 
 def _of_batches(
-    found: Listing, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
+    found: TableFiles, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
 ) -> tuple[Leftover, ...]:
     """The files to delete of these batches, and of batches that were marked before but not finished.
 

@@ -10,7 +10,7 @@ from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.spec import Deletes, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
-from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.mode_target import (
     DELETED_AT,
     HISTORY,
@@ -103,18 +103,18 @@ def _compare(
             continue
         fit = warehouse.fit(there, field, key=field.name in layout.key)
         match fit.verdict:
-            case Verdict.WIDEN:
+            case FitVerdict.WIDEN:
                 wider.append((there.name, fit.type))
-            case Verdict.NARROW:
+            case FitVerdict.NARROW:
                 narrow.append(there)
-            case Verdict.REFUSED:
+            case FitVerdict.REFUSED:
                 raise OutputDisagrees(
                     f"the column {field.name} of {table} is {there.source_type}, which cannot hold"
                     f" {field.source_type} ({field.type}) from the source",
                     hint="change the column's type, make the table anew from the source with `tidegauge run"
                     " --full-refresh`, or load into another with `rename:`",
                 )
-            case Verdict.HOLDS:
+            case FitVerdict.HOLDS:
                 pass
     return wider, narrow
 
@@ -144,7 +144,7 @@ def fits(
         return False
     return not any(
         warehouse.fit(found[_fold(warehouse, field.name)], field, key=field.name in layout.key).verdict
-        is Verdict.REFUSED
+        is FitVerdict.REFUSED
         for field in layout.fields
         if _fold(warehouse, field.name) in found
     )

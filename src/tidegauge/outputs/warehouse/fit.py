@@ -14,7 +14,7 @@ _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _FLOATS = ("float", "double")
 
 
-class Verdict(StrEnum):
+class FitVerdict(StrEnum):
     HOLDS = "holds"
     """The column holds every value of the field."""
     WIDEN = "widen"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Fit:
-    verdict: Verdict
+    verdict: FitVerdict
     type: str = ""
 
 
@@ -37,12 +37,12 @@ def by_type(held: Field, field: Field, wanted: str) -> Fit:
     limit = length(held)
     if limit is not None and field.type == "string":
         brought = length(field)
-        return Fit(Verdict.HOLDS) if brought and brought <= limit else Fit(Verdict.WIDEN, wanted)
+        return Fit(FitVerdict.HOLDS) if brought and brought <= limit else Fit(FitVerdict.WIDEN, wanted)
     if holds(held.type, field.type):
-        return Fit(Verdict.HOLDS)
+        return Fit(FitVerdict.HOLDS)
     if same_kind(held.type, field.type):
-        return Fit(Verdict.WIDEN, wanted) if holds(field.type, held.type) else Fit(Verdict.NARROW)
-    return Fit(Verdict.REFUSED)
+        return Fit(FitVerdict.WIDEN, wanted) if holds(field.type, held.type) else Fit(FitVerdict.NARROW)
+    return Fit(FitVerdict.REFUSED)
 
 
 def same_kind(held: str, brought: str) -> bool:

@@ -17,7 +17,7 @@ from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import inside, staging, target_rows
 from tidegauge.outputs.warehouse.commit_batch import StagedBatch, commit_batch
-from tidegauge.outputs.warehouse.fit import Verdict
+from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import Head
 from tidegauge.outputs.warehouse.open import open_warehouse
@@ -183,8 +183,8 @@ class WarehouseOutput:
 
     def fit(self, held: Field, field: Field, *, key: bool) -> str:
         found = self.target.warehouse.fit(held, field, key=key)
-        if found.verdict is Verdict.WIDEN and found.type.casefold() == held.source_type.casefold():
-            return Verdict.HOLDS.value
+        if found.verdict is FitVerdict.WIDEN and found.type.casefold() == held.source_type.casefold():
+            return FitVerdict.HOLDS.value
         return found.verdict.value
 
     def count(self) -> int:

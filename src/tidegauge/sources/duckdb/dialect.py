@@ -18,7 +18,7 @@ from tidegauge.sources.dialect import (
     MARK,
     Catalogue,
     Moment,
-    Unique,
+    UniqueKey,
     kind_of_cursor,
     refuse_nul,
     suggest_names,
@@ -162,14 +162,14 @@ class DuckDBDialect:
         ):
             indexed.add(names[0])
             if kind == "PRIMARY KEY" or required.issuperset(names):
-                uniques.append(Unique(tuple(names), primary=kind == "PRIMARY KEY"))
+                uniques.append(UniqueKey(tuple(names), primary=kind == "PRIMARY KEY"))
         for unique, expressions in self.rows(
             f"SELECT {MARK} is_unique, expressions FROM duckdb_indexes() WHERE {where}"
         ):
             parts = _index_columns(expressions, columns)
             indexed.update(parts[:1])
             if unique and parts and required.issuperset(parts):
-                uniques.append(Unique(parts, primary=False))
+                uniques.append(UniqueKey(parts, primary=False))
         identity = f"{self.identity()}#{table}"
         return Catalogue(columns, tuple(uniques), frozenset(indexed), identity)
 

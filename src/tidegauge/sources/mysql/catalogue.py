@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.sources.dialect import MARK, Catalogue, Unique, refuse_nul
+from tidegauge.sources.dialect import MARK, Catalogue, UniqueKey, refuse_nul
 from tidegauge.sources.mysql.engine import literal, quote
 from tidegauge.sources.types import Native
 
@@ -47,7 +47,7 @@ def read_catalogue(session: MysqlCatalogueSession, schema: str, table: str) -> C
         return None
     indexes = _read_indexes(session, where)
     uniques = tuple(
-        Unique(tuple(str(column) for column in index.columns), primary=name == "PRIMARY")
+        UniqueKey(tuple(str(column) for column in index.columns), primary=name == "PRIMARY")
         for name, index in indexes.items()
         if index.identifies
     )

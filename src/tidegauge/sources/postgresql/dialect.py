@@ -26,7 +26,7 @@ from tidegauge.sources.dialect import (
     READER,
     Catalogue,
     Moment,
-    Unique,
+    UniqueKey,
     kind_of_cursor,
     refuse_nul,
     suggest_names,
@@ -184,7 +184,7 @@ class PostgresqlDialect:
             if names[0] is not None:
                 indexed.add(names[0])
             if unique and whole and not_null:
-                uniques.append(Unique(tuple(names), primary=primary))
+                uniques.append(UniqueKey(tuple(names), primary=primary))
         return Catalogue(
             columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{oid}", notes=self._notes(oid)
         )

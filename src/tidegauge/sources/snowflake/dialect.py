@@ -19,7 +19,7 @@ from tidegauge.sources.dialect import (
     MARK,
     Catalogue,
     Moment,
-    Unique,
+    UniqueKey,
     kind_of_cursor,
     refuse_nul,
     suggest_names,
@@ -160,7 +160,7 @@ class SnowflakeDialect:
         primary = self._primary_key(table)
         # Only a hybrid table enforces its key; any other accepts a second row with the same one.
         enforced = found[0][0] == "YES"
-        uniques = (Unique(primary, primary=True),) if enforced and primary else ()
+        uniques = (UniqueKey(primary, primary=True),) if enforced and primary else ()
         # Snowflake has no indexes, so every column counts as indexed.
         names = frozenset(column.name for column in columns)
         return Catalogue(

@@ -22,7 +22,7 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.trace import trace_sql
-from tidegauge.sources.dialect import MARK, Catalogue, Moment, Unique, refuse_nul, suggest_names
+from tidegauge.sources.dialect import MARK, Catalogue, Moment, UniqueKey, refuse_nul, suggest_names
 from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sql import relation
 from tidegauge.sources.sqlite import types as types_sqlite
@@ -141,12 +141,12 @@ class SqliteDialect:
         primary = tuple(row[0] for row in sorted(described, key=lambda row: int(row[3])) if row[3])
         columns = tuple(_native(row, primary) for row in described)
         nullable = {column.name for column in columns if column.nullable}
-        uniques = [Unique(primary, primary=True)] if primary and not nullable & set(primary) else []
+        uniques = [UniqueKey(primary, primary=True)] if primary and not nullable & set(primary) else []
         indexed = {primary[0]} if primary else set()
         for parts, unique in self._indexes(name):
             indexed.add(parts[0])
             if unique and None not in parts and not nullable & set(parts):
-                uniques.append(Unique(tuple(parts), primary=False))
+                uniques.append(UniqueKey(tuple(parts), primary=False))
         return Catalogue(
             columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{table.table}", primary
         )

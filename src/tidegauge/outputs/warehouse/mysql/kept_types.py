@@ -15,8 +15,8 @@ _WIDEST = 38
 def fit_through(plain: str, wanted: str) -> fit.Fit:
     held, brought = TIME.fullmatch(plain), TIME.fullmatch(wanted)
     if plain == wanted or (held and brought and int(held[1] or 0) >= int(brought[1] or 0)):
-        return fit.Fit(fit.Verdict.HOLDS)
-    return fit.Fit(fit.Verdict.WIDEN, wanted) if held and brought else fit.Fit(fit.Verdict.REFUSED)
+        return fit.Fit(fit.FitVerdict.HOLDS)
+    return fit.Fit(fit.FitVerdict.WIDEN, wanted) if held and brought else fit.Fit(fit.FitVerdict.REFUSED)
 
 
 def fit_wide(plain: str, field: Field) -> fit.Fit | None:
@@ -27,7 +27,7 @@ def fit_wide(plain: str, field: Field) -> fit.Fit | None:
         return None
     whole, scale = held.whole - brought.whole, held.scale - brought.scale
     if whole >= 0 and scale >= 0:
-        return fit.Fit(fit.Verdict.HOLDS)
+        return fit.Fit(fit.FitVerdict.HOLDS)
     if whole <= 0 and scale <= 0:
-        return fit.Fit(fit.Verdict.WIDEN, f"decimal({brought.precision},{brought.scale})")
-    return fit.Fit(fit.Verdict.REFUSED)
+        return fit.Fit(fit.FitVerdict.WIDEN, f"decimal({brought.precision},{brought.scale})")
+    return fit.Fit(fit.FitVerdict.REFUSED)

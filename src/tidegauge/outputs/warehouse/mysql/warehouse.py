@@ -204,18 +204,18 @@ class MySQL(Warehouse):
         if field.through and held.type not in ("string", "binary"):
             return fit_through(plain, wanted)
         if held.type == "tinyint" and field.type == "boolean":
-            return fit.Fit(fit.Verdict.HOLDS)
+            return fit.Fit(fit.FitVerdict.HOLDS)
         if "unsigned" in plain:
             alike = _plain(plain) == _plain(field.source_type)
-            return fit.Fit(fit.Verdict.HOLDS if alike else fit.Verdict.REFUSED)
+            return fit.Fit(fit.FitVerdict.HOLDS if alike else fit.FitVerdict.REFUSED)
         enough = _is_fine_enough(plain, field)
         if enough is None:
             enough = _is_long_enough(held, plain, field)
         if enough is not None:
-            return fit.Fit(fit.Verdict.HOLDS) if enough else fit.Fit(fit.Verdict.WIDEN, wanted)
+            return fit.Fit(fit.FitVerdict.HOLDS) if enough else fit.Fit(fit.FitVerdict.WIDEN, wanted)
         found = fit.by_type(held, field, wanted)
-        if found.verdict is fit.Verdict.WIDEN and wanted == plain:
-            return fit.Fit(fit.Verdict.HOLDS)  # A key without a stated length cannot be made wider.
+        if found.verdict is fit.FitVerdict.WIDEN and wanted == plain:
+            return fit.Fit(fit.FitVerdict.HOLDS)  # A key without a stated length cannot be made wider.
         return found
 
     def differs(self, left: str, right: str) -> str:

@@ -152,10 +152,10 @@ class PostgreSQL(Warehouse):
             return _fit_through(held, field)
         number = parse_decimal(field.type) or field.type in ("tinyint", "smallint", "int", "bigint")
         if held.source_type == "numeric" and number:
-            return fit.Fit(fit.Verdict.HOLDS)
+            return fit.Fit(fit.FitVerdict.HOLDS)
         rough = _TIME_DIGITS.search(held.source_type) if held.type.startswith("timestamp") else None
         if rough and int(rough[1]) < 6 and held.type == field.type:
-            return fit.Fit(fit.Verdict.WIDEN, self.type(field, key=key))
+            return fit.Fit(fit.FitVerdict.WIDEN, self.type(field, key=key))
         return super().fit(held, field, key=key)
 
     def create(
@@ -222,10 +222,10 @@ class PostgreSQL(Warehouse):
 
 def _fit_through(held: Field, field: Field) -> fit.Fit:
     if held.source_type == field.through:
-        return fit.Fit(fit.Verdict.HOLDS)
+        return fit.Fit(fit.FitVerdict.HOLDS)
     if field.through == "numeric" and _NUMERIC.fullmatch(held.source_type):
-        return fit.Fit(fit.Verdict.WIDEN, field.through)
-    return fit.Fit(fit.Verdict.REFUSED)
+        return fit.Fit(fit.FitVerdict.WIDEN, field.through)
+    return fit.Fit(fit.FitVerdict.REFUSED)
 
 
 def _spark_type(plain: str, full: str) -> str:

@@ -13,7 +13,7 @@ from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit
 from tidegauge.outputs.warehouse.cloud_catalogue import choose_type, list_tables, no_table_error
-from tidegauge.outputs.warehouse.fit import Fit, Verdict
+from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
 from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
@@ -125,13 +125,13 @@ class Redshift(Warehouse):
         if (held.type, field.type) == ("string", "string"):
             wanted, there = text_bytes(field), _length(held) or 0
             if wanted <= there:
-                return Fit(Verdict.HOLDS)
+                return Fit(FitVerdict.HOLDS)
             if held.source_type.startswith("varchar"):
-                return Fit(Verdict.WIDEN, f"VARCHAR({wanted})")
-            return Fit(Verdict.NARROW)
+                return Fit(FitVerdict.WIDEN, f"VARCHAR({wanted})")
+            return Fit(FitVerdict.NARROW)
         if (held.type, field.type) == ("binary", "binary"):
             fits = _binary_bytes(field) <= (_length(held) or 0)
-            return Fit(Verdict.HOLDS if fits else Verdict.NARROW)
+            return Fit(FitVerdict.HOLDS if fits else FitVerdict.NARROW)
         return super().fit(held, field, key=key)
 
     def misfit(self, held: Field, value: str) -> str:

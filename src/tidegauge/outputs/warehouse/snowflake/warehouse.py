@@ -20,7 +20,7 @@ from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse import spark_rows as scratch
 from tidegauge.outputs.warehouse.cloud_catalogue import choose_type, list_tables, no_table_error
-from tidegauge.outputs.warehouse.fit import Fit, Verdict
+from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.outputs.warehouse.warehouse import (
@@ -129,14 +129,14 @@ class Snowflake(Warehouse):
         """Text can be made longer, and numbers can get digits before the point; the scale cannot change."""
         wanted = self.type(field, key=key)
         if held.source_type == wanted:
-            return Fit(Verdict.HOLDS)
+            return Fit(FitVerdict.HOLDS)
         if (held.type, field.type) == ("string", "string"):
             limit = _LENGTH.search(held.source_type)
             fits = limit is None or _characters(field) <= int(limit[1])
-            return Fit(Verdict.HOLDS) if fits else Fit(Verdict.WIDEN, wanted)
+            return Fit(FitVerdict.HOLDS) if fits else Fit(FitVerdict.WIDEN, wanted)
         found = super().fit(held, field, key=key)
-        if found.verdict is Verdict.WIDEN and not _same_scale(held, field):
-            return Fit(Verdict.NARROW)
+        if found.verdict is FitVerdict.WIDEN and not _same_scale(held, field):
+            return Fit(FitVerdict.NARROW)
         return found
 
     def widen(self, session: WarehouseSession, table: TableName, column: str, kind: str) -> None:

@@ -20,7 +20,7 @@ from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.file_lock import FileLock
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
-from tidegauge.outputs.warehouse.fit import Fit, Verdict
+from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.outputs.warehouse.warehouse import (
     Locked,
@@ -140,11 +140,11 @@ class SQLite(FileWarehouse):
         if size:
             exact = kind == "TEXT" or (kind == "INTEGER" and holds(held.type, field.type))
             if size.precision <= _EXACT or exact:
-                return Fit(Verdict.HOLDS if kind != "BLOB" else Verdict.REFUSED)
-            return Fit(Verdict.NARROW if kind != "BLOB" else Verdict.REFUSED)
+                return Fit(FitVerdict.HOLDS if kind != "BLOB" else FitVerdict.REFUSED)
+            return Fit(FitVerdict.NARROW if kind != "BLOB" else FitVerdict.REFUSED)
         if field.type in _AFFINITIES:
-            return Fit(Verdict.HOLDS if kind in _AFFINITIES[field.type] else Verdict.REFUSED)
-        return Fit(Verdict.HOLDS if kind == "TEXT" or not held.source_type else Verdict.REFUSED)
+            return Fit(FitVerdict.HOLDS if kind in _AFFINITIES[field.type] else FitVerdict.REFUSED)
+        return Fit(FitVerdict.HOLDS if kind == "TEXT" or not held.source_type else FitVerdict.REFUSED)
 
     def misfit(self, held: Field, value: str) -> str:  # noqa: ARG002
         return f"LENGTH(LTRIM(REPLACE(REPLACE({value}, '-', ''), '.', ''), '0')) > {_EXACT}"
