@@ -145,6 +145,34 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
         check(DeltaMaintenance(other, ["silver"]), one, NOTHING_KEPT)
 
 
+@pytest.mark.parametrize("given", ["lake/silver", "link/silver", "file:{}/link/silver/"])
+@pytest.mark.usefixtures("silver")
+def test_c1_a_table_is_the_same_one_by_a_link_and_by_its_real_path(
+    project: Project, tmp_path: Path, given: str
+) -> None:
+    (tmp_path / "lake").mkdir()
+    shutil.move(tmp_path / "silver", tmp_path / "lake" / "silver")
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    table = TableRef(path=str(tmp_path / "link" / "silver"))
+    writer, gold = project.delta_flows
+    linked = replace(
+        project,
+        delta_flows=(
+            replace(writer, output=replace(writer.output, table=table)),
+            replace(gold, inputs=(replace(gold.inputs[0], table=table),)),
+        ),
+    )
+    stand(linked, "gold", "silver", 3, seq=1)
+    maintenance = DeltaMaintenance(linked, (), [given.format(tmp_path)])
+    [target] = maintenance.targets
+    assert target.delta_flow is not None
+    assert target.delta_flow.name == "silver"
+    with pytest.raises(WrongState) as refused:
+        check(maintenance, target, NOTHING_KEPT)
+    assert "gold still reads it (input silver, its watermark is version 3)" in refused.value.message
+    assert len(DeltaMaintenance(linked, ["silver"], ["lake/silver", "link/silver"]).targets) == 1
+
+
 @pytest.mark.usefixtures("silver")
 def test_files_that_a_running_batch_has_not_committed_yet_are_not_vacuumed(project: Project) -> None:
     with open_ledger(project.ledger, create=True) as ledger:

@@ -12,7 +12,7 @@ from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.protocol import catalogue_feature
 from tidegauge.errors import ConfigError, OutputUnreachable, SourceError
 from tidegauge.ledger.address import parse
-from tidegauge.model.location import is_in_catalogue, resolve
+from tidegauge.model.location import identify, is_in_catalogue, resolve
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.place import _lake
 
@@ -131,6 +131,23 @@ def test_b18_paths_stay_paths(
 @pytest.mark.parametrize("location", ["s3://b/t/", "s3n://b/t", "s3a://b/t"])
 def test_b18_catalogues_write_s3_in_three_ways(location: str) -> None:
     assert resolve(location) == lake_of(location, None).path == _lake(Lake("", location)).path == "s3a://b/t"
+
+
+def test_one_place_has_one_identity_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    monkeypatch.chdir(tmp_path)
+    meant = str((tmp_path / "lake" / "t").resolve())
+    for top in (tmp_path, f"file:{tmp_path}", f"file://{tmp_path}", "."):
+        for below in ("lake/t", "lake/t/", "link/t", "lake//t", "lake/../link/t"):
+            assert identify(f"{top}/{below}") == meant
+    assert {identify(f"{scheme}://b/t{end}") for scheme in ("s3", "s3n", "s3a") for end in ("", "/")} == {
+        "s3a://b/t"
+    }
+    assert identify("abfss://c@account/t/") == identify("abfss://c@account/t") == "abfss://c@account/t"
+    assert identify("a\0b") == "a\0b"
 
 
 @pytest.mark.parametrize("name", ["main.ops", "`my main`.ops", "a.b.c"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -11,6 +10,7 @@ from tidegauge.config.flow_values import name_parts
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import DeltaInput, TableRef
+from tidegauge.model.location import identify
 from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
 
 DEFAULT_CATALOGUE = "spark.sql.defaultCatalog"
@@ -139,18 +139,9 @@ class _Homes:
         return None if table.path is None else self._resolve(table.path)
 
     def _resolve(self, path: str) -> str:
-        if "://" in path:
-            return path
         if path not in self._real:
-            self._real[path] = _real(path)
+            self._real[path] = identify(path)
         return self._real[path]
-
-
-def _real(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError:  # a character that no file system has
-        return path
 
 
 def _place(place: Place | None) -> Place:

@@ -8,6 +8,7 @@ from tidegauge.delta_log.history import version_at
 from tidegauge.flows.delta_places import Places
 from tidegauge.flows.vacuum_needs import VacuumReader
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
+from tidegauge.model.location import identify
 from tidegauge.model.plan import Plan, ReadWay
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
@@ -39,12 +40,12 @@ class DeltaReaders:
         A flow whose watermark comes from another table (`table_id`) needs nothing of this one: it cannot run
         until a person resets it.
         """
-        found = []
+        found, wanted = [], identify(location)
         for flow in self._delta_flows:
             for part in flow.inputs:
                 if part.by_column is not None:
                     continue  # reads only the newest version
-                if (where := self._places.find(part.table)) is None or plain(where) != plain(location):
+                if (where := self._places.find(part.table)) is None or identify(where) != wanted:
                     continue
                 reader = self._find_reader(flow, part, location, table_id, earliest)
                 if reader is not None:
@@ -89,11 +90,6 @@ class DeltaReaders:
         if initial.isdigit():
             return [(int(initial) - 1, why)]
         return [(version_at(location, initial, part.table.storage) - 1, why)]
-
-
-def plain(location: str) -> str:
-    """Write a location in one standard form, so that two can be compared."""
-    return location.removeprefix("file:").replace("s3://", "s3a://").rstrip("/").replace("///", "/")
 
 
 def _find_frozen_version(plan: Plan, name: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -10,6 +9,7 @@ from typing import TypeVar
 from tidegauge.errors import ConfigError, Place
 from tidegauge.flows.select_words import select_flows
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
+from tidegauge.model.location import identify
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import DeltaFolder, Project, TableFlow
 from tidegauge.model.view_flow import ViewFlow
@@ -36,7 +36,7 @@ def link_to_syncs(delta_flows: Sequence[_W], flows: Sequence[TableFlow]) -> tupl
 
     Raises ConfigError if a flow writes to a table that a sync fills, or a table lies in another's folder.
     """
-    filled = {_real(str(flow.output)): flow for flow in flows if flow.uses_delta}
+    filled = {identify(str(flow.output)): flow for flow in flows if flow.uses_delta}
     if not filled:
         return tuple(delta_flows)
     for folder, flow in filled.items():
@@ -105,8 +105,4 @@ def _refuse_nesting(folder: str, name: str, filled: dict[str, TableFlow], place:
 
 
 def _folder(table: TableRef) -> str | None:
-    return None if table.path is None else _real(table.path)
-
-
-def _real(path: str) -> str:
-    return path if path.startswith("s3a://") else os.path.realpath(path)
+    return None if table.path is None else identify(table.path)

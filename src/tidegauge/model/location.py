@@ -6,6 +6,7 @@ error. So every room that gets a location checks it here.
 
 from __future__ import annotations
 
+import os
 import re
 
 WITH_COLON = "a folder with a colon in its name is written `./NAME`"
@@ -44,6 +45,16 @@ def resolve(location: str) -> str:
             raise ValueError("an S3 path begins with `s3a://`")
         return f"s3a:{rest.rstrip('/')}"
     raise ValueError(unsupported(scheme))
+
+
+def identify(location: str) -> str:
+    """Return the form in which two locations of one place are equal: links are followed, and the scheme and a
+    trailing slash do not matter. Only for comparing: errors and SQL show a location as it was written."""
+    try:
+        path = resolve(location)
+        return path if path.startswith("s3a://") else os.path.realpath(path)
+    except ValueError:  # another kind of store, or a character that no file system has
+        return location.rstrip("/")
 
 
 def is_in_catalogue(name: str) -> bool:

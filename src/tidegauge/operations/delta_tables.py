@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from tidegauge.config.flows import storage_of
 from tidegauge.errors import ConfigError, TableMissing
 from tidegauge.flows.delta_places import Places
-from tidegauge.flows.delta_readers import plain
 from tidegauge.flows.maintenance import MaintainedTable, Maintenance, MaintenanceResult
 from tidegauge.flows.select import Sources, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
-from tidegauge.model.location import WITH_COLON, resolve
+from tidegauge.model.location import WITH_COLON, identify, resolve
 from tidegauge.model.spec import Lake, Project
 from tidegauge.spark.jars import Needs
 from tidegauge.spark.session import open_session
@@ -92,17 +91,18 @@ class DeltaMaintenance(Maintenance):
                 )
             else:
                 found.setdefault(
-                    plain(location),
+                    identify(location),
                     MaintainedTable(table, location, delta_flow or self._find_writer(location)),
                 )
         return list(found.values()), faults
 
     def _find_writer(self, location: str) -> DeltaFlow | None:
+        wanted = identify(location)
         return next(
             (
                 delta_flow
                 for delta_flow in self._project.delta_flows
-                if (where := self.places.find(delta_flow.output.table)) and plain(where) == plain(location)
+                if (where := self.places.find(delta_flow.output.table)) and identify(where) == wanted
             ),
             None,
         )
