@@ -186,6 +186,15 @@ def test_a_moment_is_the_version_that_was_there_then(tmp_path: Path) -> None:
         version_at(str(tmp_path / "gone"), "2024-01-01")
 
 
+@pytest.mark.parametrize("name", ["catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"])
+def test_b18_a_moment_is_not_looked_up_in_a_log_that_may_lack_commits(tmp_path: Path, name: str) -> None:
+    commit(tmp_path / "t", 0, protocol(name), metadata(), at=1_700_000_000_000)
+    with pytest.raises(SourceError) as caught:
+        version_at(str(tmp_path / "t"), "2024-01-01")
+    assert name in caught.value.message
+    assert caught.value.hint
+
+
 def storage(s3: S3, place: str, **changes: Any) -> Lake:
     keys = {"access_key": Secret(s3.access_key), "secret_key": Secret(s3.secret_key)}
     given: dict[str, Any] = {"endpoint": s3.endpoint, "region": s3.region} | keys | changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.drafts import ME, draft
 from tidegauge.delta_log.table import read_newest
-from tidegauge.errors import WrongState
+from tidegauge.errors import SourceError, WrongState
 from tidegauge.flows.maintenance import MaintenanceResult
 from tidegauge.flows.optimize import optimize
 from tidegauge.flows.vacuum import check
@@ -171,6 +172,22 @@ def test_c1_a_table_is_the_same_one_by_a_link_and_by_its_real_path(
         check(maintenance, target, NOTHING_KEPT)
     assert "gold still reads it (input silver, its watermark is version 3)" in refused.value.message
     assert len(DeltaMaintenance(linked, ["silver"], ["lake/silver", "link/silver"]).targets) == 1
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"])
+def test_b18_a_table_that_a_catalogue_commits_to_is_not_vacuumed(
+    project: Project, silver: Path, feature: str
+) -> None:
+    maintenance = DeltaMaintenance(project, ["silver"])
+    named = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": [feature]}
+    (silver / "_delta_log" / f"{5:020}.json").write_text(json.dumps({"protocol": named}))
+    before = files(silver)
+    with pytest.raises(SourceError) as caught:
+        run_vacuum(maintenance, maintenance.targets[0], None)
+    assert feature in caught.value.message
+    with pytest.raises(SourceError):
+        optimize(maintenance, maintenance.targets[0], force=True)
+    assert files(silver) == before
 
 
 @pytest.mark.usefixtures("silver")

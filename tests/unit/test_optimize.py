@@ -105,3 +105,17 @@ def test_a_table_is_measured_by_its_log(tmp_path: Path) -> None:
     (tmp_path / "t" / "_delta_log" / f"{2:020}.json").write_text("{")
     with pytest.raises(SourceError, match="cannot be read"):
         look_at(table)
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"])
+def test_b18_a_table_that_a_catalogue_commits_to_is_not_judged_by_its_log(
+    tmp_path: Path, feature: str
+) -> None:
+    table = table_of(tmp_path / "t", (200, "WRITE"), (190, "WRITE"))
+    named = {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": [feature]}
+    (tmp_path / "t" / "_delta_log" / f"{2:020}.json").write_text(json.dumps({"protocol": named}))
+    for judge in (look_at, lambda one: find_vacuum_reason(one, NOW)):
+        with pytest.raises(SourceError) as caught:
+            judge(table)
+        assert feature in caught.value.message
+        assert "nothing was removed" in (caught.value.hint or "")

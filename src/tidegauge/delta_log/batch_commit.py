@@ -12,7 +12,7 @@ from tidegauge.delta_log.write import commit_info
 from tidegauge.errors import OutputDisagrees
 
 
-def refuse_catalogue(look: Snapshot) -> None:
+def refuse_catalogue_commits(look: Snapshot) -> None:
     """Raises OutputDisagrees where commits go through a catalogue: then the log does not show all tags, and
     a commit that is put into it does not count."""
     if feature := catalogue_feature(look.state.features):
@@ -26,7 +26,7 @@ def refuse_catalogue(look: Snapshot) -> None:
 def batch_info(look: Snapshot, now: int, note: str, operation: str) -> Action:
     """The `commitInfo` of a commit on top of `look`; `now` is in milliseconds. Raises OutputDisagrees for a
     table that is committed to through a catalogue."""
-    refuse_catalogue(look)
+    refuse_catalogue_commits(look)
     info = commit_info(
         now,
         operation,

@@ -13,7 +13,7 @@ from tidegauge.delta_log.commit import Commit, parse_commit, time_of
 from tidegauge.delta_log.files import find_missing, paths_of
 from tidegauge.delta_log.location import damaged_error, each, lake_of, missing_error, unreachable
 from tidegauge.delta_log.log import ListedLog
-from tidegauge.delta_log.protocol import TableState, refuse_unreadable
+from tidegauge.delta_log.protocol import TableState, refuse_catalogue, refuse_unreadable
 from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import History, Version, has_feed
@@ -75,7 +75,7 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
     """The newest version committed at or before a moment, by the commits' own times.
 
     A moment without a zone is in UTC. Raises SourceError, which names the range, for a moment before the
-    oldest commit that still exists, or in the future.
+    oldest commit that still exists, or in the future; and for a table that is committed through a catalogue.
     """
     wanted = _parse_moment(timestamp)
     lake = lake_of(location, storage)
@@ -83,6 +83,8 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
         log = ListedLog(lake)
         if log.latest is None:
             raise missing_error(location, lake)
+        if (state := log.state(log.latest)) is not None:
+            refuse_catalogue(location, state.features, hint="give the version itself")
         oldest = None
         numbers = sorted(log.commits, reverse=True)
         future = wanted > datetime.now(UTC)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.location import lake_of, missing_error
+from tidegauge.delta_log.location import damaged_error, lake_of, missing_error
 from tidegauge.delta_log.log import ListedLog
+from tidegauge.delta_log.protocol import refuse_catalogue
 from tidegauge.errors import OutputError, SourceError, TableMissing, TidegaugeError
 from tidegauge.flows.delta_places import Places, own_session
 from tidegauge.flows.delta_readers import DeltaReaders
@@ -189,12 +190,22 @@ def output_of(flow: DeltaFlow, places: Places) -> MaintainedTable:
 
 
 def open_log(target: MaintainedTable) -> ListedLog:
-    """Open the table's Delta log, without Spark. Raises TableMissing if there is no Delta table yet."""
+    """Open the table's Delta log, without Spark. Raises TableMissing if there is no Delta table yet, and
+    SourceError if the table is committed through a catalogue: the log may lack what readers still need."""
     lake = lake_of(target.location, target.table.storage)
     try:
         log = ListedLog(lake)
+        state = log.state(log.latest) if log.latest is not None else None
     except OutputError as error:
         raise SourceError(f"{target.name}: {error.message}", hint=error.hint) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged_error(target.location, error) from error
     if log.latest is None:
         raise missing_error(target.location, lake)
+    if state is not None:
+        refuse_catalogue(
+            target.location,
+            state.features,
+            hint="maintain it through its catalogue, or drop the feature from it; nothing was removed",
+        )
     return log

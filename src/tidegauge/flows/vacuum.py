@@ -34,12 +34,12 @@ def check(maintenance: Maintenance, target: MaintainedTable, retain: timedelta |
 
     Raises WrongState if a reader still needs files that would go.
     """
-    lake = lake_of(target.location, target.table.storage)
+    log = open_log(target)
+    assert log.latest is not None
     try:
-        log = ListedLog(lake)
-        state = log.state(log.latest) if log.latest is not None else None
-        if log.latest is None or state is None:
-            raise missing_error(target.location, lake)
+        state = log.state(log.latest)
+        if state is None:
+            raise missing_error(target.location, lake_of(target.location, target.table.storage))
         own = retention(state.properties, FILE_RETENTION)
         kept = own if retain is None else retain
         statuses, flows = maintenance.flows()

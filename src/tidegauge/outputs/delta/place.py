@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegauge.delta_log.application import application
-from tidegauge.delta_log.batch_commit import batch_info, refuse_catalogue, removals
+from tidegauge.delta_log.batch_commit import batch_info, refuse_catalogue_commits, removals
 from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.errors import OutputUnreachable, SourceError
 from tidegauge.model.delta_flow import DeltaFlow
@@ -36,7 +36,7 @@ class Opened:
         go through a catalogue."""
         look = self.log.look()
         if look is not None:
-            refuse_catalogue(look)
+            refuse_catalogue_commits(look)
         if self.lake.on_s3:
             return
         folder = Path(self.lake.path)
