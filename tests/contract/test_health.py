@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,26 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.contract.test_rebuild import shop
-from tests.support.drafts import ME
+from tests.support.drafts import ME, OTHER
 from tidegauge import WatermarkTracker
 from tidegauge.dashboard.app import make_app
+from tidegauge.errors import OutputDisagrees
 from tidegauge.flows.optimize import optimize
 from tidegauge.ledger.open import open_ledger
+from tidegauge.ledger.owner import this_process
+from tidegauge.model.alert import AlertKind
+from tidegauge.model.claim import Owner
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
-from tidegauge.model.position import VersionPosition
+from tidegauge.model.plan import Batch, Draft, InputPlan
+from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
 from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health import Health, examine
 from tidegauge.operations.health_data import check_tables
+from tidegauge.operations.plan import preview
 from tidegauge.operations.retention import find_margins, warnings
+from tidegauge.operations.status import summarize_flows
 
 DAY = timedelta(days=1)
 
@@ -118,6 +126,38 @@ def test_c1_what_is_over_is_a_problem_and_what_is_near_a_warning(tmp_path: Path,
     assert not any("vanish" in text for text in shown["a"].warnings)
     assert any("it may vanish in" in text for text in shown["b"].warnings)
     assert not any("vanish" in text for text in shown["b"].problems)
+
+
+@pytest.mark.parametrize(
+    ("owner", "lease", "held"),
+    [
+        (OTHER, timedelta(hours=1), True),
+        (OTHER, timedelta(0), False),
+        (replace(this_process(), started="another process"), timedelta(hours=1), False),
+    ],
+    ids=["at work on another machine", "its lease ran out", "its process is gone"],
+)
+def test_status_health_and_plan_agree_on_whether_a_runner_holds_a_flow(
+    tmp_path: Path, project: Project, owner: Owner, lease: timedelta, held: bool
+) -> None:
+    delta_table(tmp_path / "A", DAY, DAY)
+    with open_ledger(project.ledger, create=True) as ledger:
+        window = Window(VersionPosition(1), VersionPosition(2))
+        part = InputPlan("rows", "version", window, "t1", "f00d")
+        made = ledger.plan(
+            [Draft("shop", "a", (part,), (Batch((window,)),), seen=(1, 0))], owner=owner, run_id="r"
+        )
+        ledger.claim(made["a"], owner=owner, run_id="r", lease=lease)
+    [summary] = summarize_flows(project, ["a"])[1]
+    assert summary.abandoned is not held
+    [one] = examine(project, ["a"], look_at_sources=False)[1]
+    [shown] = preview(project, ["a"])
+    lost = "does not have it"
+    assert any(lost in text for text in one.problems) is not held
+    assert (AlertKind.REGRESSED in one.unknown) is held
+    assert (AlertKind.STUCK in {finding.alert for finding in one.findings}) is not held
+    assert isinstance(shown.error, OutputDisagrees) is not held
+    assert shown.draft is None or held
 
 
 def test_health_is_good_until_ledger_and_output_disagree_or_a_run_fails(tmp_path: Path) -> None:

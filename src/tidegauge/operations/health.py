@@ -18,7 +18,6 @@ from tidegauge.flows.missing_tables import find_remembered, refuse_forgotten
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.owner import is_gone
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits, HealthReport
@@ -30,7 +29,7 @@ from tidegauge.operations.health_checks import check_flow, check_tracker, check_
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.stats import seconds_of
-from tidegauge.operations.status import is_wanted, iso
+from tidegauge.operations.status import is_held, is_wanted, iso
 from tidegauge.operations.tracked import check_pipeline
 
 _PARALLEL = 8
@@ -140,7 +139,8 @@ class _Looks:
     def _look_at_refused(self, flow: TableFlow) -> Health | None:
         """Return the flow's health if its output shows that the ledger lost it, else None. That the table is
         refused is reported elsewhere."""
-        problems, _ = _find_disagreement(flow, self.known.statuses.get(flow.name), self.resources)
+        status = self.known.statuses.get(flow.name)
+        problems, _ = _find_disagreement(flow, status, self.resources, self.known.now)
         if not any(one.alert is AlertKind.REGRESSED for one in problems):
             return None
         return replace(_one(flow.name, self.known, (), problems), state=State.FAILED)
@@ -165,7 +165,8 @@ class _Looks:
         known, lost = self.known, flow.name in self.choice.missing
         problems, asked = list(barred), False
         if not lost:
-            disagreement, asked = _find_disagreement(flow, known.statuses.get(flow.name), self.resources)
+            status = known.statuses.get(flow.name)
+            disagreement, asked = _find_disagreement(flow, status, self.resources, known.now)
             problems = [*disagreement, *barred]
         problems += _find_moved(flow.name, known)
         found = _one(flow.name, known, self.retained.get(flow.name, []), problems)
@@ -290,8 +291,10 @@ def _find_warnings(status: FlowStatus | None, now: datetime) -> Iterator[HealthF
         return
     if status.override is not None:
         yield _warning(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
-    if status.shown_state is State.RUNNING and status.lease_until and status.lease_until < now:
-        yield _warning("its runner let the lease run out; the next run takes over", AlertKind.STUCK)
+    if status.state is State.RUNNING and not is_held(status, now):
+        late = status.lease_until is not None and status.lease_until <= now
+        why = "let the lease run out" if late else "is gone"
+        yield _warning(f"its runner {why}; the next run takes over", AlertKind.STUCK)
 
 
 def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:
@@ -302,28 +305,23 @@ def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:
     return list(check_watermark_moved(known.marks.get(flow, ()), known.events.get(flow, ())))
 
 
-def _is_busy(status: FlowStatus) -> bool:
-    """Whether a process or override may be changing the flow now: ledger and output may then differ."""
-    return status.override is not None or (
-        status.state is State.RUNNING and not (status.owner and is_gone(status.owner))
-    )
-
-
-def _can_be_asked(flow: AnyFlow, status: FlowStatus | None) -> bool:
-    if status is not None and _is_busy(status):
+def _can_be_asked(flow: AnyFlow, status: FlowStatus | None, now: datetime) -> bool:
+    """Whether nothing is changing the flow now: while a runner or an override does, its ledger and its output
+    may differ."""
+    if status is not None and (status.override is not None or is_held(status, now)):
         return False
     forgotten = status is not None and status.undo is not None and status.undo.forgot
     return forgotten or not flow.in_catalogue or has_session()
 
 
 def _find_disagreement(
-    flow: AnyFlow, status: FlowStatus | None, resources: FlowResources
+    flow: AnyFlow, status: FlowStatus | None, resources: FlowResources, now: datetime
 ) -> tuple[list[HealthFinding], bool]:
     """Return why ledger and output disagree, and whether the output could be asked.
 
     During an unfinished plan the output may have one batch more than the ledger.
     """
-    if not _can_be_asked(flow, status):
+    if not _can_be_asked(flow, status, now):
         return [], False
     if status is not None and status.undo is not None and status.undo.forgot:
         return [_critical(refuse_forgotten(flow.name, status.undo).message)], True

@@ -19,7 +19,6 @@ from tidegauge.flows.remarks import find_remarks
 from tidegauge.flows.select import choose
 from tidegauge.flows.view import View
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.owner import is_gone
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.moved_by import MovedBy
@@ -31,6 +30,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow, ViewFlow
+from tidegauge.operations.status import is_held
 from tidegauge.run.report import windows_to_json
 from tidegauge.spark.local_tasks import has_local_tasks
 
@@ -138,6 +138,7 @@ def preview(
                 remark(note)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
+        now = ledger.now()
         found = ledger.watermarks(project.pipeline)
         every: list[GraphFlow] = [*choice.all_flows, *choice.without_data]
         resources = resources_for(project, every, sources, found)
@@ -145,7 +146,8 @@ def preview(
         local = has_local_tasks(project.spark)
         for flow in choice.all_flows:
             status, gone = statuses.get(flow.name), choice.missing.get(flow.name)
-            one = _preview_one(flow, status, gone, resources, limit, local=local)
+            held = status is not None and is_held(status, now)
+            one = _preview_one(flow, status, gone, resources, limit, held=held, local=local)
             shown.append(replace(one, upstreams=flow.upstreams))
         share_types(one.error for one in shown)
         shown += [_preview_view(view, resources) for view in choice.views]
@@ -160,8 +162,10 @@ def _preview_one(
     resources: FlowResources,
     limit: int | None,
     *,
+    held: bool,
     local: bool,
 ) -> Preview:
+    """`held`: whether a runner is at work on the flow, so that its output may be ahead of the ledger."""
     where = flow.target
     if status is not None and status.override is not None:
         begun = WrongState(
@@ -181,7 +185,7 @@ def _preview_one(
         opened = open_flow(flow, resources)
         shown = replace(shown, fingerprint=opened.fingerprint)
         if status is not None and status.plan is not None:
-            if status.state is not State.RUNNING or (status.owner and is_gone(status.owner)):
+            if not held:
                 check_still_there(flow, opened.output, opened.mark)
             return replace(shown, state=status.state, draft=status.plan.draft, done=status.plan.done)
         remarks = opened.check_transform()
