@@ -16,6 +16,7 @@ from tests.support.dashboard import ledger_place as ledger_place
 from tests.support.dashboard import shop as shop
 from tests.support.drafts import ME, draft
 from tests.support.project import here
+from tidegauge import WatermarkTracker
 from tidegauge.config.load import load_project
 from tidegauge.dashboard import run_pages
 from tidegauge.dashboard.access import Access
@@ -267,6 +268,25 @@ def test_a_change_is_seen_by_the_next_look(shop: Path) -> None:
     text = pages.get("/").text
     assert "the source is being mended" in text
     assert "<b>1</b> suspended" in text
+
+
+def test_a_run_that_its_job_gave_up_is_not_called_nothing_new(shop: Path) -> None:
+    with WatermarkTracker(f"sqlite:///{shop / 'ledger.db'}") as tracker:
+        record = tracker.start_pipeline_run("wos", "a")
+        tracker.finalize_pipeline_run(record, "SKIPPED", error="holiday")
+    pages = client(shop)
+    assert "<b>2</b> skipped" in pages.get("/").text
+    assert pages.get("/").text.count('<span class="pill s-SKIPPED">nothing new</span>') == 1
+    for path in ("/flow?pipeline=wos&name=wos", "/gaps?pipeline=wos&name=wos"):
+        text = pages.get(path).text
+        assert '<span class="pill s-SKIPPED">skipped</span>' in text, path
+        assert "nothing new" not in text, path
+    assert len(re.findall('s-SKIPPED">skipped<', pages.get("/runs").text)) == 1
+    for words in (("health",), ("status", "--pipeline", "wos")):
+        said = here(*words, "--project", shop).out
+        [line] = [one for one in said.splitlines() if "wos" in one]
+        assert "SKIPPED" in line
+        assert "nothing new" not in line
 
 
 def test_a_server_in_another_zone_counts_from_the_same_moment(

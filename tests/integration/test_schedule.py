@@ -147,7 +147,10 @@ def test_it_runs_by_the_clock_obeys_suspensions_and_ends_by_a_signal(project: Pr
     assert schedule["ticks"] >= 2
     [_, u] = project.here("run", "--json").json["flows"]
     assert u["flow"] == "u"
-    refused(project.here("run", "--select", "t"), "the table moves", "schedule resume t")
+    named = project.here("run", "--select", "t")
+    refused(named, "the table moves", "schedule resume t")
+    assert "t: SUSPENDED: " in named.err
+    assert "nothing new" not in named.said
     refused(project.here("backfill", "-t", "t", "--from", "2020-01-01", "--reason", "x", "--yes"), "moves")
     refused(project.here("run", "-t", "t", "--full-refresh", "--reason", "x", "--yes"), "the table moves")
     assert [one["state"] for one in project.here("run", "--json").json["flows"]] == ["SUSPENDED", "SKIPPED"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.drafts import nothing_new
@@ -36,6 +38,13 @@ def test_nothing_new_is_not_called_skipped() -> None:
     assert describe(FlowEnded("gold", State.SKIPPED, 0, 0.0, None, reason=kept)) == [f"gold: SKIPPED: {kept}"]
     assert FlowReport("gold", State.SKIPPED, 0.0, reason=kept).told_state == "SKIPPED"
     assert FlowReport("gold", State.SKIPPED, 0.0, suspended=True).told_state == "SUSPENDED"
+    by = "gold was suspended by me: the table moves"
+    ended = FlowEnded("gold", State.SKIPPED, 0, 0.0, by, suspended=True)
+    assert describe(ended) == [f"gold: SUSPENDED: {by}"]
+    assert describe(replace(ended, error=None, reason=by)) == [f"gold: SUSPENDED: {by}"]
+    progress = NotebookProgress()
+    progress(ended)
+    assert progress.table.rows == (("gold", "SUSPENDED", "", 0),)
     assert FlowReport("orders", State.SKIPPED, 0.1).to_json()["state"] == "SKIPPED"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.model.moved_by import show_movers
 from tidegauge.model.position import RowPosition, to_text
-from tidegauge.model.state import NOTHING_NEW, State
+from tidegauge.model.state import NOTHING_NEW, tell_state
 from tidegauge.observe.tables import Table, show_ago, show_cell, show_duration
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _merge_notes(flows: Sequence[Preview]) -> Iterator[str]:
 
 
 def _show_state(flow: Preview) -> str:
-    return NOTHING_NEW if flow.state is State.SKIPPED and not flow.held_back else flow.state
+    return tell_state(flow.state, prevented=flow.held_back)
 
 
 def _show_rows(flow: Preview) -> int | None:
@@ -117,7 +117,7 @@ def status_table(flows: Sequence[FlowSummary], now: datetime) -> Table:
         tuple(
             (
                 one.flow,
-                NOTHING_NEW if one.state is State.SKIPPED else one.state,
+                one.told_state,
                 _list_inputs(one.watermarks_text, named=one.reads_versions),
                 _list_inputs(one.checked_text, named=one.reads_versions),
                 show_duration(one.lag_seconds) if one.lag_seconds is not None else None,

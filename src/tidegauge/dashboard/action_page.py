@@ -8,7 +8,7 @@ from datetime import datetime
 from tidegauge.dashboard.action_processes import ActionProcess
 from tidegauge.dashboard.actions import ActionKind, ActionRequest, check_means_one
 from tidegauge.dashboard.flow_page import FlowPage, make_flow_page
-from tidegauge.dashboard.snapshot import FleetSnapshots
+from tidegauge.dashboard.snapshot import FleetSnapshots, SeenFlow
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.override import FlowPosition
 
@@ -26,8 +26,7 @@ TITLES = {
 class ActionPage:
     at: datetime
     request: ActionRequest
-    word: str
-    """The flow's state in one word."""
+    seen: SeenFlow
     will: str
     """A sentence that says what the action would do."""
     refused: str
@@ -81,7 +80,7 @@ def make_action_page(snapshots: FleetSnapshots, request: ActionRequest) -> Actio
         refused = f"{error.sentence}: {error.hint}"
     suspended = found.status.suspended
     stand = name_stand(found.status.stand, suspended.at.isoformat() if suspended else "")
-    return ActionPage(found.at, request, found.seen.word, _tell(found, request.kind), refused, stand)
+    return ActionPage(found.at, request, found.seen, _tell(found, request.kind), refused, stand)
 
 
 def name_stand(stand: FlowPosition, suspended: str) -> str:

@@ -11,7 +11,6 @@ from tidegauge.dashboard.gap_map import Lane, Strip
 from tidegauge.dashboard.graph_page import DrawnNode
 from tidegauge.dashboard.run_pages import RunPage, RunStep
 from tidegauge.model.secret import mask
-from tidegauge.model.state import NOTHING_NEW, State
 from tidegauge.observe.tables import show_duration
 
 _BARS, _HEIGHT, _STEP = 40, 28, 6
@@ -20,8 +19,8 @@ _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y = 220, 52, 70, 14
 
 
 def show_word(word: str) -> str:
-    """A state as pages show it: in lower case, and `nothing new` for SKIPPED."""
-    return NOTHING_NEW if word == State.SKIPPED else word.lower()
+    """A told state as pages show it."""
+    return word.lower()
 
 
 def _text(value: object) -> Markup:
@@ -161,7 +160,7 @@ def _draw_box(node: DrawnNode, x: int, y: int, address: Callable[[str], str]) ->
         f'<rect class="box" {corner} width="{_BOX_WIDTH}"/>'
         f'<rect class="side s-{_text(node.word)}" {corner} width="5"/>'
         f'<text class="name" x="{x + 14}" y="{y + 21}">{_text(_shorten_name(node.flow))}</text>'
-        f'<text class="more" x="{x + 14}" y="{y + 40}">{_text(show_word(node.word) + lag)}</text>'
+        f'<text class="more" x="{x + 14}" y="{y + 40}">{_text(show_word(node.told) + lag)}</text>'
     )
     where = address(node.flow) if node.linked else ""
     return f'<a href="{_text(where)}">{inner}</a>' if where else f"<g>{inner}</g>"

@@ -67,8 +67,8 @@ class FleetPage:
     at: datetime
     shown: str
     """The ledger's address."""
-    counts: tuple[tuple[str, int], ...]
-    """How many of all flows are in each state, without states that none is in."""
+    counts: tuple[tuple[str, str, int], ...]
+    """Each state that a flow is in, as people read it, and how many flows are in it."""
     total: int
     selected: int
     worst: SeenFlow | None
@@ -83,6 +83,8 @@ class FleetPage:
 def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = ROWS) -> FleetPage:
     counts = Counter(one.word for one in snapshot.flows)
     counts[SUSPENDED] = sum(map(_is_suspended, snapshot.flows))
+    # A state is called `nothing new` only where that is true of all flows in it.
+    told = {one.word: one.told for one in sorted(snapshot.flows, key=lambda one: one.word == one.told)}
     chosen = _sort([one for one in snapshot.flows if asked.takes(one)], asked.sort)
     pages = max(1, -(-len(chosen) // rows))
     page = min(max(asked.page, 1), pages)
@@ -90,7 +92,7 @@ def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = 
     return FleetPage(
         at=snapshot.at,
         shown=snapshot.shown,
-        counts=tuple((word, counts[word]) for word in WORDS if counts[word]),
+        counts=tuple((word, told.get(word, word), counts[word]) for word in WORDS if counts[word]),
         total=len(snapshot.flows),
         selected=len(chosen),
         worst=max(late, key=_lag, default=None),

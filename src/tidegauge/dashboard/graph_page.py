@@ -22,6 +22,8 @@ class DrawnNode:
     target: str
     word: str
     """The flow's state; `view` or `optimize` for flows that have no state."""
+    told: str
+    """The same as people read it."""
     lag_seconds: float | None
     layer: int
     row: int
@@ -107,6 +109,7 @@ def _place(nodes: Sequence[GraphNode], seen: Mapping[str, SeenFlow]) -> list[Dra
                 node.flow,
                 node.target or "",
                 one.word if one else kind,
+                one.told if one else kind,
                 one.summary.lag_seconds if one else None,
                 layer,
                 row,

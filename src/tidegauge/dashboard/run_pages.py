@@ -13,7 +13,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.run import HistoryEvent, RunRecord
-from tidegauge.model.state import State
+from tidegauge.model.state import State, tell_state
 from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import run_to_json
 
@@ -41,6 +41,12 @@ class RunLine:
     failed: int
     rows: int
     """Rows written."""
+    gave_up: bool = False
+    """Whether a job gave up the plan that it had."""
+
+    @property
+    def told(self) -> str:
+        return tell_state(self.state, prevented=self.gave_up)
 
     @property
     def seconds(self) -> float | None:
@@ -158,6 +164,7 @@ def _make_line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:
         flows=len({one.flow for one in attempts}),
         failed=sum(one.state is State.FAILED for one in attempts),
         rows=sum(one.rows_written for one in attempts),
+        gave_up=any(one.gave_up for one in attempts),
     )
 
 

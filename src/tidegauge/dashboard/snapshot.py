@@ -46,6 +46,11 @@ class SeenFlow:
         """The flow's state, or STUCK."""
         return STUCK if self.summary.abandoned else self.summary.state.value
 
+    @property
+    def told(self) -> str:
+        """The flow's state as people read it, or STUCK."""
+        return STUCK if self.summary.abandoned else self.summary.told_state
+
 
 @dataclass(frozen=True)
 class FleetSnapshot:

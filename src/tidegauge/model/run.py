@@ -10,7 +10,7 @@ from tidegauge.model.claim import Owner
 from tidegauge.model.override import FlowPosition, Override, Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position, Window
-from tidegauge.model.state import State
+from tidegauge.model.state import State, tell_state
 from tidegauge.model.suspension import Suspension
 
 
@@ -49,6 +49,14 @@ class FlowStatus:
         refused = run is not None and run.plan_id is None and run.state is State.FAILED
         return State.FAILED if self.state is State.READY and refused else self.state
 
+    @property
+    def told_state(self) -> str:
+        return tell_state(self.shown_state, prevented=self.gave_up)
+
+    @property
+    def gave_up(self) -> bool:
+        return self.last_run is not None and self.last_run.gave_up
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -72,6 +80,15 @@ class RunRecord:
     """The window of the plan's first input that the attempt was to cover."""
     times: tuple[datetime | None, datetime | None] = (None, None)
     """The times of that window's ends, each None if not known; see `to_moment`."""
+
+    @property
+    def told_state(self) -> str:
+        return tell_state(self.state, prevented=self.gave_up)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the job that had the plan gave it up. Where nothing is new there is no plan."""
+        return self.state is State.SKIPPED and self.plan_id is not None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,17 @@ class State(StrEnum):
 
 NOTHING_NEW = "nothing new"
 """Shown to people for SKIPPED, if nothing prevented the flow from running."""
+SUSPENDED = "SUSPENDED"
+"""Shown for a flow that was not run because a person has suspended it."""
+
+
+def tell_state(state: State, *, suspended: bool = False, prevented: bool = False) -> str:
+    """Return the state as people read it: not `SKIPPED`, which reads like a problem, if nothing is new.
+
+    `prevented`: whether a flow that is SKIPPED had, or may have had, something to do."""
+    if suspended:
+        return SUSPENDED
+    return NOTHING_NEW if state is State.SKIPPED and not prevented else state.value
 
 
 class Event(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegauge.model.state import State
+from tidegauge.model.state import State, tell_state
 
 if TYPE_CHECKING:
     from tidegauge.model.plan import Draft
@@ -94,6 +94,12 @@ class FlowEnded:
     """Rows by what became of them: read, written, inserted, updated, deleted, quarantined; None: unknown."""
     reason: str | None = None
     """Why the flow was skipped; None if only because there was nothing new."""
+    suspended: bool = False
+    """Whether a person has suspended the flow, so it was not run; `error` or `reason` says who and why."""
+
+    @property
+    def told_state(self) -> str:
+        return tell_state(self.state, suspended=self.suspended, prevented=self.reason is not None)
 
 
 @dataclass(frozen=True)

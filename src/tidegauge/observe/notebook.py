@@ -99,9 +99,8 @@ class NotebookProgress:
                 total = (before if isinstance(before, int) else 0) + rows
                 self._flows[flow] = [State.RUNNING, f"{number} of {of}", total]
                 self._doing = ""
-            case FlowEnded(flow, state, rows):
+            case FlowEnded(flow, _, rows):
                 batch = self._flows.get(flow, ["", "", 0])[1]
-                nothing = state is State.SKIPPED and event.reason is None
-                self._flows[flow] = [NOTHING_NEW if nothing else state, batch, rows]
+                self._flows[flow] = [event.told_state, batch, rows]
             case _:
                 pass

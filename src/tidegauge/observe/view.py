@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from tidegauge.model.plan import NO_INDEX
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
-from tidegauge.model.state import NOTHING_NEW, State
+from tidegauge.model.state import State
 from tidegauge.observe.events import (
     BatchCommitted,
     Comparing,
@@ -110,7 +110,8 @@ def describe(event: RunEvent) -> list[str]:
 
 def _describe_end(ended: FlowEnded) -> str:
     if ended.state is State.SKIPPED:
-        return f"{ended.flow}: {f'{ended.state}: {ended.reason}' if ended.reason else NOTHING_NEW}"
+        why = ended.reason or ended.error
+        return f"{ended.flow}: {ended.told_state}{f': {why}' if why else ''}"
     error = f": {ended.error}" if ended.error else ""
     return f"{ended.flow}: {ended.state}: {count_rows(ended.rows)} in {ended.seconds:.1f} s{error}"
 

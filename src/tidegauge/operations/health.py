@@ -24,7 +24,7 @@ from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, Heal
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project, TableFlow
-from tidegauge.model.state import State
+from tidegauge.model.state import State, tell_state
 from tidegauge.operations.health_checks import check_flow, check_tracker, check_watermark_moved
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
@@ -51,6 +51,8 @@ class Health:
     """The runs of the last thirty days, newest first."""
     unknown: tuple[AlertKind, ...] = ()
     """Kinds that could not be checked now: without a finding of this kind it may still be wrong."""
+    gave_up: bool = False
+    """Whether the last run gave its plan up."""
 
     @property
     def level(self) -> HealthLevel:
@@ -74,7 +76,7 @@ class Health:
         return HealthReport(
             self.flow,
             layer,
-            self.state.value,
+            tell_state(self.state, prevented=self.gave_up),
             self.level,
             self.findings,
             tuple(seconds for seconds, _ in took),
@@ -257,7 +259,8 @@ def _one(
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
     well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
     failures = _count_failures(known.runs.get(flow, ()))
-    return Health(flow, state, success, failures, (), ()).adding(found or well)
+    gave_up = status is not None and status.gave_up
+    return Health(flow, state, success, failures, (), (), gave_up=gave_up).adding(found or well)
 
 
 def _critical(says: str, alert: AlertKind | None = None) -> HealthFinding:

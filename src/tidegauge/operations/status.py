@@ -35,6 +35,8 @@ from tidegauge.model.watermark import Watermark
 class FlowSummary:
     flow: str
     state: State
+    told_state: str
+    """The state as people read it."""
     watermarks: dict[str, Position | None]
     checked: dict[str, Position | None]
     """How far each input was looked at; on an idle table that is further than its watermark."""
@@ -260,6 +262,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
     return FlowSummary(
         flow=status.flow,
         state=status.shown_state,
+        told_state=status.told_state,
         watermarks={mark.input: mark.position for mark in marks},
         checked={mark.input: mark.checked for mark in marks},
         lag_seconds=max(lags) if lags else None,

@@ -98,7 +98,18 @@ class RunContext:
     def end(self, report: FlowReport) -> FlowReport:
         error = report.error.message if report.error else None
         rows, counts = report.rows, report.counts
-        self.tell(FlowEnded(report.flow, report.state, rows, report.seconds, error, counts, report.reason))
+        self.tell(
+            FlowEnded(
+                report.flow,
+                report.state,
+                rows,
+                report.seconds,
+                error,
+                counts,
+                report.reason,
+                report.suspended,
+            )
+        )
         return report
 
 

@@ -12,7 +12,7 @@ from tidegauge.model.expectation import Checks, add_up
 from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.plan import Draft, Receipt
 from tidegauge.model.secret import mask
-from tidegauge.model.state import NOTHING_NEW, State
+from tidegauge.model.state import SUSPENDED, State, tell_state
 
 
 def windows_to_json(draft: Draft) -> list[dict[str, Any]]:
@@ -50,13 +50,11 @@ class FlowReport:
 
     @property
     def shown_state(self) -> str:
-        return "SUSPENDED" if self.suspended else self.state.value
+        return SUSPENDED if self.suspended else self.state.value
 
     @property
     def told_state(self) -> str:
-        """The state as people read it: not `SKIPPED`, which reads like a problem, if nothing is new."""
-        nothing = self.state is State.SKIPPED and not self.suspended and self.reason is None
-        return NOTHING_NEW if nothing else self.shown_state
+        return tell_state(self.state, suspended=self.suspended, prevented=self.reason is not None)
 
     @property
     def batches(self) -> int:
