@@ -17,13 +17,15 @@ from tests.contract.test_rebuild import shop
 from tests.support.drafts import ME, OTHER
 from tidegauge import WatermarkTracker
 from tidegauge.dashboard.app import make_app
-from tidegauge.errors import OutputDisagrees
+from tidegauge.delta_log.history import history
+from tidegauge.errors import OutputDisagrees, TableReplaced, VersionsMissing
 from tidegauge.flows.optimize import optimize
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.claim import Owner
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, OnMissing, TableRef
+from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
@@ -32,8 +34,9 @@ from tidegauge.operations.delta_tables import DeltaMaintenance
 from tidegauge.operations.health import Health, examine
 from tidegauge.operations.health_data import check_tables
 from tidegauge.operations.plan import preview
-from tidegauge.operations.retention import find_margins, warnings
+from tidegauge.operations.retention import find_margins, notices, warnings
 from tidegauge.operations.status import summarize_flows
+from tidegauge.plan.versions import draft_versions
 
 DAY = timedelta(days=1)
 
@@ -115,6 +118,71 @@ def test_c1_flows_near_the_end_of_what_their_inputs_keep_are_named(tmp_path: Pat
     assert "version 2" in found["c"][0]
     assert "is gone" in found["c"][0]
     assert "there is no Delta table" in found["d"][0]
+
+
+def _append(table: Path, number: int, *actions: dict[str, Any], age: timedelta = DAY) -> None:
+    at = int((datetime.now(UTC) - age).timestamp() * 1000)
+    body = [{"commitInfo": {"timestamp": at}}, *actions]
+    (table / "_delta_log" / f"{number:020}.json").write_text("\n".join(map(json.dumps, body)) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mode", "on_missing", "level", "words"),
+    [
+        ("file", Mode.MERGE, OnMissing.FAIL, "problem", "1 of its files is gone"),
+        ("file", Mode.MERGE, OnMissing.REBASELINE, "warning", "the whole table is read again"),
+        ("file", Mode.OVERWRITE, OnMissing.FAIL, None, ""),
+        ("old", Mode.MERGE, OnMissing.FAIL, "problem", "may vanish any time"),
+        ("old", Mode.MERGE, OnMissing.REBASELINE, "warning", "may vanish any time"),
+        ("old", Mode.OVERWRITE, OnMissing.FAIL, None, ""),
+        ("feed", Mode.MERGE, OnMissing.FAIL, "problem", "the change data feed was off"),
+        ("feed", Mode.MERGE, OnMissing.DIFF, "warning", "versions 1 and 2 are compared"),
+        ("feed", Mode.MERGE, OnMissing.REBASELINE, "warning", "the whole table is read again"),
+        ("feed", Mode.OVERWRITE, OnMissing.FAIL, None, ""),
+        ("put back", Mode.MERGE, OnMissing.FAIL, "problem", "an older copy of it was put back"),
+        ("put back", Mode.OVERWRITE, OnMissing.REBASELINE, "problem", "an older copy of it was put back"),
+        ("other", Mode.OVERWRITE, OnMissing.REBASELINE, "problem", "it was made anew"),
+    ],
+)
+def test_c1_health_says_of_unread_versions_what_the_next_plan_will_do(
+    tmp_path: Path,
+    project: Project,
+    spoil: str,
+    mode: Mode,
+    on_missing: OnMissing,
+    level: str | None,
+    words: str,
+) -> None:
+    changed = {"delta.enableChangeDataFeed": "false"} if spoil == "feed" else {}
+    ages = [50 * DAY, 40 * DAY, *([20 * DAY] if spoil == "old" else [DAY])]
+    table = delta_table(tmp_path / "A", *(ages[:1] if spoil == "put back" else ages), properties=changed)
+    if spoil == "file":
+        (table / "part-2.parquet").unlink()
+    if spoil == "feed":
+        gone = {"path": "part-0.parquet", "deletionTimestamp": 1, "dataChange": True}
+        _append(table, 2, {"remove": gone})
+    if spoil == "other":
+        text = (table / "_delta_log" / f"{0:020}.json").read_text()
+        (table / "_delta_log" / f"{0:020}.json").write_text(text.replace('"t1"', '"t2"'))
+    [flow] = [one for one in project.delta_flows if one.name == "a"]
+    part = replace(flow.inputs[0], on_missing=on_missing)
+    flow = replace(flow, inputs=(part,), output=replace(flow.output, mode=mode, key=("id",)))
+    changed_project = replace(project, delta_flows=(flow,))
+    with open_ledger(project.ledger, create=False) as ledger:
+        found = notices(changed_project, ledger).get("a", [])
+        [mark] = ledger.watermarks("shop", ["a"])
+    expected = [] if level is None else [(level == "problem", True)]
+    assert [(one.over, words in one.text) for one in found] == expected
+
+    def plan_next() -> Draft:
+        return draft_versions(flow, {"rows": history(str(table), after=1)}, {"rows": mark}, seen=(1, 0))
+
+    if level == "problem" and spoil != "old":
+        with pytest.raises((VersionsMissing, TableReplaced)) as refused:
+            plan_next()
+        assert words in refused.value.message
+    else:
+        assert any(words in note for note in (*plan_next().notes, ""))
 
 
 def test_c1_what_is_over_is_a_problem_and_what_is_near_a_warning(tmp_path: Path, project: Project) -> None:

@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.history import histories
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import TableReplaced, TidegaugeError, VersionsMissing
 from tidegauge.flows.delta_places import Places
-from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
+from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, OnMissing
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.retention import kept_for, unread
 from tidegauge.model.spec import Project
 from tidegauge.model.versions import History
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.versions import read_up_to
+from tidegauge.plan.versions import find_unread_pieces, read_up_to, reads_whole
 from tidegauge.spark.pyspark_private import is_running
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Notice:
     text: str
     over: bool = False
-    """Whether unread versions are gone, or may be removed any time."""
+    """Whether the next plan fails for unread versions that are gone, or may do so any time."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def find_margins(
     wanted = project.delta_flows if delta_flows is None else delta_flows
     marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
     places = Places(current_session)
-    asked: dict[str, tuple[Margin, DeltaInput, int]] = {}
+    asked: dict[str, tuple[Margin, DeltaFlow, DeltaInput]] = {}
     locations: dict[str, str] = {}
     found: list[Margin] = []
     for flow, part in [(one, part) for one in wanted for part in one.moving]:
@@ -102,15 +102,20 @@ def find_margins(
             found.append(_note(margin, f"{part.table} is not there"))
             continue
         name = f"{len(asked)}"
-        asked[name], locations[name] = (margin, part, after), location
+        asked[name], locations[name] = (margin, flow, part), location
     answers = histories(
-        {name: (locations[name], after, part.table.storage) for name, (_, part, after) in asked.items()}
+        {
+            name: (locations[name], margin.read, part.table.storage)
+            for name, (margin, _, part) in asked.items()
+        }
     )
     now = datetime.now(UTC)
-    found += [
-        _measure(margin, answers[name], after, marks[margin.flow, margin.input], now, name)
-        for name, (margin, _, after) in asked.items()
-    ]
+    for name, (margin, flow, part) in asked.items():
+        answer = answers[name]
+        if isinstance(answer, TidegaugeError):
+            found.append(_note(margin, answer.message.removeprefix(f"{name}: ")))
+        else:
+            found.append(_measure(margin, flow, part, answer, marks[flow.name, part.name], now))
     return found
 
 
@@ -129,21 +134,24 @@ def _note(margin: Margin, text: str, *, over: bool = False) -> Margin:
 
 
 def _measure(
-    margin: Margin, answer: History | TidegaugeError, after: int, mark: Watermark, now: datetime, name: str
+    margin: Margin, flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark, now: datetime
 ) -> Margin:
-    table = margin.table
-    if isinstance(answer, TidegaugeError):
-        return _note(margin, answer.message.removeprefix(f"{name}: "))
-    if mark.source_id not in (None, answer.table_id):
-        return _note(margin, f"another table stands at {table} now", over=True)
-    gone = next((one.number for one in answer.versions if one.absent or one.missing), None)
-    if gone is not None:
-        return _note(margin, f"version {gone} of {table}, not read yet, is gone", over=True)
+    """Say what the next plan will do about the unread versions, or how much time is left for them."""
+    assert margin.read is not None
     try:
-        left, kept = unread(answer, after, now), kept_for(answer.properties)
+        _, notes = find_unread_pieces(flow, part, history, margin.read, mark.source_id)
+    except (VersionsMissing, TableReplaced) as error:
+        return _note(margin, error.message.removeprefix(f"{flow.name}: "), over=True)
+    if notes:
+        return _note(margin, notes[0].removeprefix(f"{part.name}: "))
+    try:
+        left, kept = unread(history, margin.read, now), kept_for(history.properties)
     except TidegaugeError as error:  # a retention that Delta itself could not parse
-        return _note(margin, f"{table}: {error.message}")
+        return _note(margin, f"{margin.table}: {error.message}")
     if left is None:
         return replace(margin, left=kept, kept=kept)
-    notice = Notice(f"{margin.input}: {table}: {left.note}", over=left.is_over) if left.note else None
+    # Where the whole table may be read again, nothing fails when the versions are gone.
+    over = left.is_over and part.on_missing is not OnMissing.REBASELINE
+    warns = left.note is not None and not reads_whole(flow, part)
+    notice = Notice(f"{margin.input}: {margin.table}: {left.note}", over=over) if warns else None
     return replace(margin, unread=left.version, left=left.left, kept=left.kept, notice=notice)

@@ -125,10 +125,25 @@ def _find_input_pieces(
     if begin is None:
         return _begin_input(flow, part, history)
     assert mark is not None
-    _check_same(flow, part, history, begin, mark.source_id)
-    note = retention_note(history, begin, history.read_at)
-    pieces, notes = _find_pieces(flow, part, history, begin)
+    pieces, notes = find_unread_pieces(flow, part, history, begin, mark.source_id)
+    note = None if reads_whole(flow, part) else retention_note(history, begin, history.read_at)
     return _InputPieces(begin, pieces, (*notes, f"{part.name}: {note}") if note else notes)
+
+
+def find_unread_pieces(
+    flow: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None
+) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
+    """What the next plan reads of the versions after `begin`, and its notes where that is not their changes.
+
+    `known`: the id of the table that was read. Raises VersionsMissing and TableReplaced.
+    """
+    _check_same(flow, part, history, begin, known)
+    return _find_pieces(flow, part, history, begin)
+
+
+def reads_whole(flow: DeltaFlow, part: DeltaInput) -> bool:
+    """Whether any change makes the flow read the whole input, so that it can do without the changes."""
+    return flow.output.mode.facts.replaces_all and not part.raw
 
 
 def _begin_input(flow: DeltaFlow, part: DeltaInput, history: History) -> _InputPieces:
@@ -188,7 +203,7 @@ def _find_pieces(
         new = (Version(0, None, True, False, 0, False, None, None, absent=True), *new)
     if not any(version.changes for version in new):
         return (), ()
-    if flow.output.mode.facts.replaces_all and not part.raw:
+    if reads_whole(flow, part):
         # The target is rewritten from the whole table: the changes only say that there is something to do.
         return (VersionRange(begin, history.latest, ReadWay.SNAPSHOT),), ()
     replacement = choose_instead(flow, part, history, begin, new)
