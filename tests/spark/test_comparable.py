@@ -8,6 +8,7 @@ from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VER
 from tidegauge.sources.delta.net_changes import count_net
 from tidegauge.spark.comparable import make_comparable
 from tidegauge.transform.difference import HERE, by_key, by_partition, by_sides
+from tidegauge.transform.window import leave_out_known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,3 +59,34 @@ def test_a_zero_that_changes_its_sign_is_a_change_to_whoever_asks(spark: SparkSe
     went = was.selectExpr("*", f"'delete' AS {CHANGE_TYPE}", *commit)
     moved = came.unionAll(went)
     assert count_net(moved, now.schema.fields).count() == 2
+
+
+# What the target's column has, and what is written to it: of unlike numeric types.
+UNLIKE_SAME = [
+    ("1.5F", "1.5D"),
+    ("0.0F", "0.0D"),
+    ("-0.0D", "-0.0F"),
+    ("1", "1.0D"),
+    ("1", "1L"),
+    ("CAST(1 AS DECIMAL(10,2))", "CAST(1 AS DECIMAL(12,4))"),
+    ("double('NaN')", "float('NaN')"),
+    ("CAST(NULL AS double)", "CAST(NULL AS float)"),
+]
+UNLIKE_OTHER = [
+    ("0.0D", "-0.0F"),
+    ("-0.0F", "0.0D"),
+    ("-0.0D", "0"),
+    ("0.1D", "0.1F"),
+    ("CAST(1 AS DECIMAL(10,2))", "CAST(1.001 AS DECIMAL(12,4))"),
+]
+
+
+def test_numbers_of_two_types_are_the_same_where_a_file_of_the_wider_one_would_hold_the_same(
+    spark: SparkSession,
+) -> None:
+    for same, pairs in ((True, UNLIKE_SAME), (False, UNLIKE_OTHER)):
+        for held, brought in pairs:
+            was = spark.sql(f"SELECT 1 AS id, {held} AS v")
+            now = spark.sql(f"SELECT 1 AS id, {brought} AS v")
+            assert by_key(now, was, ["id"]).isEmpty() is same, (held, brought)
+            assert leave_out_known(now, was).isEmpty() is same, (held, brought)

@@ -59,6 +59,21 @@ def make_comparable(column: Column, type_: DataType, *, only: Collection[str] | 
             return column
 
 
+def make_numbers_comparable(
+    one: Column, type_: DataType, other: Column, other_type: DataType
+) -> tuple[Column, Column] | None:
+    """Two numbers of unlike types as they are once both have the wider type; None if they are no numbers."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    types = (type_, other_type)
+    if not all(isinstance(each, T.NumericType) for each in types):
+        return None
+    if not any(isinstance(each, T.FloatType | T.DoubleType) for each in types):
+        return one, other  # Spark compares whole numbers and decimals by their values
+    wide = T.DoubleType()
+    return make_comparable(one.cast(wide), wide), make_comparable(other.cast(wide), wide)
+
+
 def compares_exactly(type_: DataType) -> bool:
     """Whether Spark compares and groups values of this type exactly, without `make_comparable`."""
     from pyspark.sql import types as T  # noqa: N812

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import OutputError
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.types import quote
-from tidegauge.spark.comparable import make_comparable
+from tidegauge.spark.comparable import make_comparable, make_numbers_comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -169,15 +169,14 @@ def filter_by_keys(frame: DataFrame, keys: DataFrame, by: Sequence[str], *, how:
 
 def _differs(column: Column, field: StructField, there: tuple[str, StructField] | None) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
 
     if there is None:
         return column.isNotNull()
     name, old = there
     if _are_alike(field, old):
         return ~make_comparable(column, field.dataType).eqNullSafe(make_comparable(F.col(name), old.dataType))
-    plain = all(isinstance(one.dataType, T.NumericType) for one in (field, old))
-    return ~column.eqNullSafe(F.col(name)) if plain else F.lit(True)
+    numbers = make_numbers_comparable(column, field.dataType, F.col(name), old.dataType)
+    return ~numbers[0].eqNullSafe(numbers[1]) if numbers else F.lit(True)
 
 
 def _make_key_comparable(field: StructField, other: StructField, column: Column) -> Column:

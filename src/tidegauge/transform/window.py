@@ -15,7 +15,7 @@ from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.types import quote
-from tidegauge.spark.comparable import make_comparable
+from tidegauge.spark.comparable import make_comparable, make_numbers_comparable
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.evaluate import add_checks, drop_deletes
 from tidegauge.transform.faults import first_sentence, name_transform, silence_pyspark
@@ -88,7 +88,8 @@ def _pair(field: StructField, held: StructField | None) -> tuple[Column, Column]
     other = F.col(quote(held.name))
     if field.dataType.simpleString() == held.dataType.simpleString():
         return make_comparable(one, field.dataType), make_comparable(other, held.dataType)
-    return _to_json_text(one), _to_json_text(other)
+    numbers = make_numbers_comparable(one, field.dataType, other, held.dataType)
+    return numbers or (_to_json_text(one), _to_json_text(other))
 
 
 def _to_json_text(column: Column) -> Column:
