@@ -12,6 +12,7 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
+from tidegauge.model.types import holds
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.target import (
     FEED,
@@ -81,6 +82,34 @@ def test_a_column_takes_what_it_holds_though_delta_could_not_widen_to_it() -> No
         assert room == TargetChanges((DeltaColumn("v", "v", held),))
     assert not fits("long", "decimal(19,0)")
     assert not fits({"array": "long"}, {"array": "integer"})
+
+
+PLAIN = (
+    *("byte", "short", "integer", "long", "float", "double", "boolean", "binary", "string"),
+    *("date", "timestamp", "timestamp_ntz"),
+    *("decimal(3,0)", "decimal(10,0)", "decimal(18,0)", "decimal(19,0)", "decimal(20,0)", "decimal(22,2)"),
+)
+ONLY_DELTA_WIDENS = {
+    ("double", "byte"),
+    ("double", "short"),
+    ("double", "integer"),
+    ("timestamp_ntz", "date"),
+}
+ONLY_HELD = {
+    *(("decimal(3,0)", "byte"), ("decimal(19,0)", "long")),
+    *(("short", "decimal(3,0)"), ("integer", "decimal(3,0)"), ("long", "decimal(3,0)")),
+    *(("long", "decimal(10,0)"), ("long", "decimal(18,0)")),
+}
+
+
+def test_a_delta_column_takes_what_delta_widens_to_it_and_what_it_holds_and_nothing_else() -> None:
+    pairs = [(wide, narrow) for wide in PLAIN for narrow in PLAIN if wide != narrow]
+    held = {pair for pair in pairs if holds(*map(as_sql, pair))}
+    widened = {pair for pair in pairs if can_widen(*pair)}
+    assert widened - held == ONLY_DELTA_WIDENS
+    assert held - widened == ONLY_HELD
+    assert {pair for pair in pairs if fits(*pair)} == held | widened
+    assert not any(fits(narrow, wide) for wide, narrow in held | widened)
 
 
 def test_types_are_compared_without_what_only_decorates_them() -> None:

@@ -36,7 +36,8 @@ def holds(wide: str, narrow: str) -> bool:
     """Whether every value of `narrow` is exactly a value of `wide` too, and means the same.
 
     `bigint` holds `int` and `decimal(18,0)`; `string` holds only `string`; a `double` is a rounded number,
-    so it holds no exact ones; `timestamp_ntz` does not hold `date`.
+    so it holds no exact ones; `timestamp_ntz` does not hold `date`. A Delta table takes more, see
+    `delta_log.widening`.
     """
     if wide == narrow or (wide, narrow) == ("double", "float"):
         return True
