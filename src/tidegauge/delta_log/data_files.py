@@ -225,7 +225,7 @@ def _fit(column: pa.ChunkedArray, type_of: pa.DataType) -> pa.ChunkedArray:
             return pa.chunked_array([_fit_struct(column.combine_chunks(), type_of)])
         if t.is_timestamp(have) and t.is_timestamp(type_of) and not have.tz and type_of.tz:
             return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")  # INT96 has no zone
-        if _is_wider(type_of, have):
+        if _can_cast(have, type_of):
             return column.cast(type_of)
     except pa.ArrowException as error:
         raise NeedsSpark(f"{have} is no {type_of}") from error
@@ -248,19 +248,21 @@ def _fit_struct(column: pa.StructArray, type_of: pa.StructType) -> pa.StructArra
     return pa.StructArray.from_arrays(parts, fields=list(type_of), mask=column.is_null())
 
 
-def _is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether both types are of one kind, so that the table's can be the file's, widened. Lists and maps:
-    whether only the names differ that files give to their elements."""
+def _can_cast(have: pa.DataType, want: pa.DataType) -> bool:
+    """Whether a cast keeps every value, or fails. That is so within the whole numbers, the decimals and the
+    timestamps, also for a file with the wider type. Lists and maps: whether only the names differ that files
+    give to their elements."""
     import pyarrow.types as t
 
-    if t.is_list(wide) and t.is_list(narrow):
-        return bool(wide.value_type == narrow.value_type)
-    if t.is_map(wide) and t.is_map(narrow):
-        return bool((wide.key_type, wide.item_type) == (narrow.key_type, narrow.item_type))
-    if t.is_timestamp(wide) and t.is_timestamp(narrow):
-        return bool(wide.tz) == bool(narrow.tz)
-    numbers = (t.is_signed_integer, t.is_decimal, t.is_floating)
-    return any(is_one(wide) and is_one(narrow) for is_one in numbers)
+    if t.is_list(want) and t.is_list(have):
+        return bool(want.value_type == have.value_type)
+    if t.is_map(want) and t.is_map(have):
+        return bool((want.key_type, want.item_type) == (have.key_type, have.item_type))
+    if t.is_timestamp(want) and t.is_timestamp(have):
+        return bool(want.tz) == bool(have.tz)
+    if t.is_floating(want) and t.is_floating(have):
+        return bool(want.bit_width > have.bit_width)  # a cast to the narrower one rounds, and says nothing
+    return any(is_one(want) and is_one(have) for is_one in (t.is_signed_integer, t.is_decimal))
 
 
 def _arrow_type(part: Any, *, mapped: bool) -> pa.DataType:
