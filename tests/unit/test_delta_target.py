@@ -12,9 +12,9 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
+from tidegauge.model.versions import FEED
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.target import (
-    FEED,
     MADE,
     DeltaColumn,
     DeltaTarget,
@@ -159,6 +159,7 @@ def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
             r"column y .*now",
         ),
         (_target(TargetColumn("id", "long"), **{"delta.appendOnly": "true"}), Mode.MERGE, "appendOnly"),
+        (_target(TargetColumn("id", "long"), **{"delta.appendOnly": "TRUE"}), Mode.MERGE, "appendOnly"),
         (_target(TargetColumn("id", "long")), Mode.REPLACE_PARTITIONS, "partitioned by nothing"),
     ],
 )
