@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -159,6 +160,18 @@ class Numbers:
         yield batch_of(ORDERS, [(n, f"{os.urandom(8).hex()} {n}", Decimal(n), n) for n in numbers])
 
 
+@dataclass(frozen=True)
+class Unsynced(Numbers):
+    """Numbers on a file system that syncs no file that is open for reading alone."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        def refuse(handle: int) -> None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+        os.fsync = refuse
+        yield from super().batches()
+
+
 def ids(folder: Path, files: Any) -> list[int]:
     found: list[int] = []
     for file in files:
@@ -202,6 +215,18 @@ def test_a_disk_that_is_full_fails_the_batch_and_nothing_is_left(
     assert len(list(tmp_path.rglob("*.parquet"))) == 1, (
         "the half of a file is gone, what is whole is nobody's"
     )
+
+
+def test_a_file_system_that_has_nothing_to_sync_takes_files_of_tasks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "FEW", -1)
+    parts = BatchRows(ORDERS, splits=(Unsynced(0, 10), Unsynced(10, 10)))
+    with closing(LocalTasks(2)) as own:
+        files = write_splits(
+            Lake("lake", str(tmp_path)), "t/data/x", parts, SparkOnDemand(never, lambda: own)
+        )
+    assert ids(tmp_path, files) == list(range(20))
 
 
 @pytest.mark.parametrize("engine", ["mysql", "postgresql", "sqlite"])

@@ -10,7 +10,6 @@ Of Spark, only `range`, `mapInArrow` and `collect` are used, which Spark Connect
 
 from __future__ import annotations
 
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.spark.on_demand import local_tasks_for, may_move_here
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
-from tidegauge.storage.local import translate_os_error
+from tidegauge.storage.local import sync_path, translate_os_error
 from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ def _write(
             rows = _fill(target, batch_data, split, group_rows)
             size = target.stat().st_size
             if rows and durable:
-                _sync(target)
+                sync_path(target)
         except BaseException:
             target.unlink(missing_ok=True)
             raise
@@ -222,11 +221,3 @@ def _check(lake: Lake, attempt: str, written: Sequence[DataFile]) -> None:
     # Files of tries that were given up. A try that still writes leaves its file to `files clean`.
     rest = sorted(set(there) - {file.path for file in kept})
     store.delete(rest, below=attempt)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
