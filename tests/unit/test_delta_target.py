@@ -23,7 +23,7 @@ from tidegauge.outputs.delta.target import (
     plan_changes,
     properties_for,
 )
-from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal, table_name
+from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal
 
 
 def _output(mode: Mode = Mode.APPEND, **facts: Any) -> DeltaTable:
@@ -104,8 +104,6 @@ def test_e1_values_and_names_cannot_leave_their_quotes() -> None:
     assert literal(None, "integer") == "CAST(NULL AS int)"
     with pytest.raises(ValueError, match="variant"):
         literal("x", "variant")
-    assert table_name("a.b") == "`a`.`b`"
-    assert table_name("`a.b`.c; DROP") == "`a.b`.`c; DROP`"
 
 
 def test_a_target_that_fits_is_left_as_it_is() -> None:
