@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,27 @@ def test_b3_a_tag_outlives_the_commit_that_brought_it(table: LogTable) -> None:
     fields = output.layout()
     assert fields is not None
     assert fields[0].name == "id"
+
+
+@pytest.mark.parametrize("other", [{"deletes": True}, {"nulls": True}, {"empties": True}])
+def test_a_batch_of_the_same_window_that_does_something_else_is_another_one(
+    table: LogTable, other: dict[str, bool]
+) -> None:
+    table.commit(1)
+    ours = batch_of(1)
+    found = table.fresh().receipt(tag_of(1), like=ours)
+    assert found is not None
+    assert found.windows == ours.windows
+    with pytest.raises(OutputDisagrees, match="another window") as refused:
+        table.fresh().receipt(tag_of(1), like=replace(ours, **other))
+    assert "older copy" in str(refused.value.hint)
+    commit = table.logged()[0]
+    body = commit.read_text()
+    assert ', \\"what\\": \\"batch\\"' in body
+    commit.write_text(body.replace(', \\"what\\": \\"batch\\"', ""))
+    assert table.fresh().receipt(tag_of(1), like=replace(ours, **other)) == found, (
+        "earlier commits do not say"
+    )
 
 
 @pytest.mark.parametrize("hint", [True, False])
