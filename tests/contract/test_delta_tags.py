@@ -7,6 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -242,9 +243,21 @@ def test_a_torn_commit_is_named(table: LogTable) -> None:
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = LogTable(Lake("", str(tmp_path / "file" / "table"))).output
-    with pytest.raises(OutputUnreachable, match="file"):
+    with pytest.raises(OutputUnreachable, match="a file stands where a folder has to be"):
         output.prepare()
-    if os.geteuid():
-        tmp_path.chmod(0o500)
-        with pytest.raises(OutputUnreachable, match="may not be written"):
-            LogTable(Lake("", str(tmp_path / "table"))).output.prepare()
+
+
+def test_who_may_write_is_asked_of_the_user_that_writes() -> None:
+    """Of the effective one: root may do everything, and a service may have been started by root."""
+    mine = os.geteuid()
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        try:
+            if mine == 0:
+                os.seteuid(65534)
+            with pytest.raises(OutputUnreachable, match="may not make files in") as refused:
+                LogTable(Lake("", f"{folder}/table")).output.prepare()
+        finally:
+            os.seteuid(mine)
+            Path(folder).chmod(0o755)
+    assert str(refused.value.hint).startswith(f"chmod u+rwx {folder}")
