@@ -23,7 +23,7 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.spark.on_demand import local_tasks_for, may_move_here
+from tidegauge.spark.on_demand import are_few, local_tasks_for, may_move_here
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 from tidegauge.storage.local import sync_path, translate_os_error
 from tidegauge.storage.store import open_store
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-FEW = 100_000
-"""Up to this many rows this process copies faster than a Spark job starts."""
 GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
 """Rows, and bytes, that are held in memory before a row group is written, whichever is reached first."""
@@ -50,7 +48,7 @@ def write_splits(
     The files are durable when this returns; paths are relative to the lake's. Spark is only started where the
     rows are many, or not counted, and no other tasks are at hand.
     """
-    if batch_data.rows is not None and batch_data.rows <= FEW and may_move_here(spark):
+    if are_few(batch_data.rows) and may_move_here(spark):
         return write_here(lake, attempt, batch_data)
     if (local := local_tasks_for(spark)) is not None:
         layout = BatchRows(batch_data.layout)
