@@ -81,15 +81,6 @@ def load_all(store: Store, folder: str, found: Sequence[BatchNumber]) -> tuple[M
         return tuple(pool.map(read, found))
 
 
-def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tuple[CommittedFile, ...]:
-    """The files that a reader of the table reads, batch by batch, without batches that were cleaned away."""
-    return tuple(
-        CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
-        for manifest in load_committed(lake, folder, epoch=epoch)
-        for file in (() if manifest.gone else manifest.sources)
-    )
-
-
 def lake_files(lake: Lake, folder: str, manifests: Iterable[Manifest]) -> tuple[LakeFile, ...]:
     """Where the rows of these batches are, in order. One file of a batch never has a key twice."""
     return tuple(
