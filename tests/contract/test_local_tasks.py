@@ -163,7 +163,7 @@ class Unsynced(Numbers):
     """Numbers on a file system that syncs no file that is open for reading alone."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        def refuse(handle: int) -> None:
+        def refuse(fd: Any) -> None:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
         os.fsync = refuse

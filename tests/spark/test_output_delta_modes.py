@@ -161,7 +161,7 @@ def test_a_long_decimal_key_is_found_in_a_file_whose_bounds_another_writer_round
     spark: SparkSession, tmp_path: Path, mode: Mode
 ) -> None:
     path = tmp_path / "silver"
-    facts = {"sequence_by": "at"} if mode is Mode.SCD2 else {}
+    facts: dict[str, Any] = {"sequence_by": "at"} if mode is Mode.SCD2 else {}
     writer = Writer(spark, delta_flow_of(path, mode, key=("k",), deletion_vectors=False, **facts))
 
     def row(k: str, at: str, v: str) -> str:
