@@ -22,6 +22,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, DeltaEpochs
 from tidegauge.outputs.delta.output import DeltaOutput
+from tidegauge.outputs.delta.recall import recall_delta
 
 PREFIX = prefix_of("shop", "silver/orders")
 
@@ -250,9 +251,23 @@ def test_the_words_of_an_opening_can_be_read_back(table: LogTable) -> None:
     epochs = table.fresh()._table.opened().epochs
     for file in (Path(table.lake.path) / "_tidegauge").iterdir():
         file.unlink()  # a copy of the table may not have it: the log says the same
-    opening = epochs._find_opening(epochs.standing())
+    opening = epochs.find_opening(epochs.standing(), 1)
     assert opening == DeltaEpochOpening("shop", "silver/orders", 1, (0, 4), "again", closed={0: 4})
     assert table.output.lacks((0, 4)) is None
+
+
+def test_words_of_an_opening_that_cannot_be_read_stop_the_flow_with_a_hint(table: LogTable) -> None:
+    table.commit(1)
+    table.open(1, (0, 1))
+    for file in (Path(table.lake.path) / "_tidegauge").iterdir():
+        file.unlink()
+    commit = table.logged()[-1]
+    commit.write_text(commit.read_text().replace('\\"emptied\\"', '\\"other\\"'))
+    with pytest.raises(OutputDisagrees, match="says of its epochs cannot be read: KeyError") as caught:
+        table.fresh().lacks((0, 1))
+    assert caught.value.hint
+    with pytest.raises(OutputDisagrees, match="says of its epochs cannot be read: KeyError"):
+        recall_delta(table.lake, "shop", "silver/orders")
 
 
 def in_a_bucket(s3: S3, bucket: str) -> Lake:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -92,6 +94,27 @@ def test_b3_a_tag_outlives_the_commit_that_brought_it(table: LogTable) -> None:
     fields = output.layout()
     assert fields is not None
     assert fields[0].name == "id"
+
+
+@pytest.mark.parametrize("other", [{"deletes": True}, {"nulls": True}, {"empties": True}])
+def test_a_batch_of_the_same_window_that_does_something_else_is_another_one(
+    table: LogTable, other: dict[str, Any]
+) -> None:
+    table.commit(1)
+    ours = batch_of(1)
+    found = table.fresh().receipt(tag_of(1), like=ours)
+    assert found is not None
+    assert found.windows == ours.windows
+    with pytest.raises(OutputDisagrees, match="another window") as refused:
+        table.fresh().receipt(tag_of(1), like=replace(ours, **other))
+    assert "older copy" in str(refused.value.hint)
+    commit = table.logged()[0]
+    body = commit.read_text()
+    assert ', \\"what\\": \\"batch\\"' in body
+    commit.write_text(body.replace(', \\"what\\": \\"batch\\"', ""))
+    assert table.fresh().receipt(tag_of(1), like=replace(ours, **other)) == found, (
+        "earlier commits do not say"
+    )
 
 
 @pytest.mark.parametrize("hint", [True, False])
@@ -220,9 +243,21 @@ def test_a_torn_commit_is_named(table: LogTable) -> None:
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = LogTable(Lake("", str(tmp_path / "file" / "table"))).output
-    with pytest.raises(OutputUnreachable, match="file"):
+    with pytest.raises(OutputUnreachable, match="a file stands where a folder has to be"):
         output.prepare()
-    if os.geteuid():
-        tmp_path.chmod(0o500)
-        with pytest.raises(OutputUnreachable, match="may not be written"):
-            LogTable(Lake("", str(tmp_path / "table"))).output.prepare()
+
+
+def test_who_may_write_is_asked_of_the_user_that_writes() -> None:
+    """Of the effective one: root may do everything, and a service may have been started by root."""
+    mine = os.geteuid()
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        try:
+            if mine == 0:
+                os.seteuid(65534)
+            with pytest.raises(OutputUnreachable, match="may not make files in") as refused:
+                LogTable(Lake("", f"{folder}/table")).output.prepare()
+        finally:
+            os.seteuid(mine)
+            Path(folder).chmod(0o755)
+    assert str(refused.value.hint).startswith(f"chmod u+rwx {folder}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -28,10 +29,9 @@ from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.secret import Secret
 from tidegauge.model.spark_settings import SparkSettings
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.lake import splits as writing
 from tidegauge.outputs.lake.splits import write_splits
-from tidegauge.outputs.warehouse import tasks
 from tidegauge.sources.direct import DirectReader
+from tidegauge.spark import on_demand
 from tidegauge.spark.local_tasks import LocalTasks, has_local_tasks, is_worker
 from tidegauge.spark.on_demand import SparkOnDemand
 
@@ -55,8 +55,7 @@ def local() -> Iterator[LocalTasks]:
 @pytest.fixture
 def spark(local: LocalTasks, monkeypatch: pytest.MonkeyPatch) -> SparkOnDemand:
     """With which no batch has few rows."""
-    monkeypatch.setattr(writing, "FEW", -1)
-    monkeypatch.setattr(tasks, "FEW", -1)
+    monkeypatch.setattr(on_demand, "FEW", -1)
     return SparkOnDemand(never, lambda: local)
 
 
@@ -159,6 +158,18 @@ class Numbers:
         yield batch_of(ORDERS, [(n, f"{os.urandom(8).hex()} {n}", Decimal(n), n) for n in numbers])
 
 
+@dataclass(frozen=True)
+class Unsynced(Numbers):
+    """Numbers on a file system that syncs no file that is open for reading alone."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        def refuse(fd: Any) -> None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+        os.fsync = refuse
+        yield from super().batches()
+
+
 def ids(folder: Path, files: Any) -> list[int]:
     found: list[int] = []
     for file in files:
@@ -195,13 +206,25 @@ def test_a_bucket_gets_the_same_files(spark: SparkOnDemand, s3: S3) -> None:
 def test_a_disk_that_is_full_fails_the_batch_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "FEW", -1)
+    monkeypatch.setattr(on_demand, "FEW", -1)
     parts = BatchRows(ORDERS, splits=(Numbers(0, 10), Numbers(10, 50_000, room=65_536)))
     with closing(LocalTasks(2)) as own, pytest.raises(OutputError, match="File too large"):
         write_splits(Lake("lake", str(tmp_path)), "t/data/x", parts, SparkOnDemand(never, lambda: own))
     assert len(list(tmp_path.rglob("*.parquet"))) == 1, (
         "the half of a file is gone, what is whole is nobody's"
     )
+
+
+def test_a_file_system_that_has_nothing_to_sync_takes_files_of_tasks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_demand, "FEW", -1)
+    parts = BatchRows(ORDERS, splits=(Unsynced(0, 10), Unsynced(10, 10)))
+    with closing(LocalTasks(2)) as own:
+        files = write_splits(
+            Lake("lake", str(tmp_path)), "t/data/x", parts, SparkOnDemand(never, lambda: own)
+        )
+    assert ids(tmp_path, files) == list(range(20))
 
 
 @pytest.mark.parametrize("engine", ["mysql", "postgresql", "sqlite"])
@@ -275,7 +298,7 @@ def test_every_type_lands_in_a_warehouse_as_this_process_brings_it(
     layout, rows = every_type.LAYOUT, tuple(every_type.ROWS)
     flow = flow_of(yard)
     for seq, few in ((1, -1), (2, 1_000)):
-        monkeypatch.setattr(tasks, "FEW", few)
+        monkeypatch.setattr(on_demand, "FEW", few)
         output = yard.output(flow)
         staged = output.stage(BatchRows(layout, len(rows), splits=(Heap(layout, rows),)), spark)
         receipt = output.commit(tag_of(flow, seq), batch_to(seq), staged, layout=layout, run_id=f"run{seq}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag
+from tests.support.output_parts import LAYOUT, batch, committed_files, local_lake, s3_lake, staged, tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Receipt
 from tidegauge.model.protocols.output import Output
@@ -15,7 +15,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed_files, load_committed
+from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import Entry, Store, open_store
 
 WINDOW = batch("2025-08-14 15:30:22.123456", after="2025-08-14 15:00:00.000000")

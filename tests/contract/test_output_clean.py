@@ -10,14 +10,14 @@ import pytest
 from tests.contract.test_output import FOLDER, WINDOW, data, publish
 from tests.contract.test_output import lake as lake
 from tests.contract.test_output import output as output
-from tests.support.output_parts import tag
+from tests.support.output_parts import committed_files, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake import files
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.manifest import EARLIER, LOADED, BatchNumber, load, refuse_removed
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed_files, load_committed
+from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import open_store
 
 AHEAD = timedelta(seconds=-5)

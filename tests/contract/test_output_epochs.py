@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_output import FOLDER, Fault, data, lake, output, publish
-from tests.support.output_parts import tag
+from tests.support.output_parts import committed_files, tag
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.epochs import EpochOpening, parse, render
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import committed_files, load_committed
+from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import Store, open_store
 
 __all__ = ["lake", "output"]  # fixtures

@@ -33,7 +33,6 @@ from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import NullCursor, Read, TableName
 from tidegauge.model.table import SourceTable
-from tidegauge.sources import direct
 from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.keys import read_keys
 from tidegauge.sources.open import open_source
@@ -41,6 +40,7 @@ from tidegauge.sources.snowflake.dialect import offsets_of
 from tidegauge.sources.snowflake.engine import literal
 from tidegauge.sources.snowflake.types import RULES
 from tidegauge.sources.types import Native, arrive
+from tidegauge.spark import on_demand
 from tidegauge.spark.task_values import seal, unseal
 
 
@@ -285,7 +285,7 @@ def test_many_rows_are_one_result_whose_parts_go_to_tasks(
 ) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, ts timestamp_ntz)")
     place.run("INSERT INTO t VALUES (1, '2025-01-01'), (2, '2025-01-02')")
-    monkeypatch.setattr(direct, "MANY", 1)
+    monkeypatch.setattr(on_demand, "FEW", 1)
     source_table = describe(place)
     batch = Batch((Window(None, _last("2026-01-01")),), rows=2)
     splits = DirectReader(place.database).batch_data(source_table, batch).splits

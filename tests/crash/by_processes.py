@@ -8,12 +8,11 @@ from __future__ import annotations
 import importlib
 import sys
 
-from tidegauge.outputs.lake import splits
-from tidegauge.outputs.warehouse import tasks
+from tidegauge.spark import on_demand
 
 
 def main() -> None:
-    splits.FEW = tasks.FEW = -1
+    on_demand.FEW = -1
     module = sys.argv.pop(1)
     importlib.import_module(module).main()
 

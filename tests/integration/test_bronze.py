@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.project import Database, Ran, here, postgres_database, sqlite_database
 from tests.support.servers import Postgres
-from tidegauge.outputs.delta import synced_rows
+from tidegauge.spark import on_demand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +166,7 @@ def test_a_failed_sync_stops_what_reads_it_and_nothing_else(shop: Shop) -> None:
 def test_append_through_a_lake_keeps_every_version_and_many_rows_go_by_tasks(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synced_rows, "FEW", 1)
+    monkeypatch.setattr(on_demand, "FEW", 1)
     shop.write(f"{OPTIONS}, mode: append, batch_rows: 4", via="via: raw, ")
     shop.put("orders", (1, 1, 5), (2, 1, 6), (3, 1, 7))
     shop.run()
@@ -185,7 +185,7 @@ def test_append_through_a_lake_keeps_every_version_and_many_rows_go_by_tasks(
 def test_a_merge_through_a_lake_takes_the_last_of_versions_that_come_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synced_rows, "FEW", 1)
+    monkeypatch.setattr(on_demand, "FEW", 1)
     shop.write(f"{OPTIONS}, batch_rows: 2", via="via: raw, ")
     shop.put("orders", (1, 1, 5), (2, 1, 6), (3, 1, 7))
     shop.run("--stage", "extract")

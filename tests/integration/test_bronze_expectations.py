@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.project import Ran, here, postgres_database, sqlite_database
 from tests.support.servers import Postgres
-from tidegauge.outputs.delta import synced_rows
+from tidegauge.spark import on_demand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def bronze(spark: SparkSession, tmp_path: Path) -> Bronze:
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.long)], ids=["few", "many"])
 def test_a_delta_table_is_the_rows_that_pass(bronze: Bronze, monkeypatch: Any, few: bool) -> None:
     if not few:
-        monkeypatch.setattr(synced_rows, "FEW", 0)
+        monkeypatch.setattr(on_demand, "FEW", 0)
     why = ["n: range"]
     bronze.write(EXPECT)
     bronze.put((1, "a", 1), (2, "b", -2), (3, None, 3), (4, "d", None))

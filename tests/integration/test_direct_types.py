@@ -19,10 +19,10 @@ from tests.support.source_parts import Place, batches, mysql_place, postgresql_p
 from tests.support.types_parts import arrived, make
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.lake import splits
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.sources import connectorx_split
 from tidegauge.sources.direct import DirectReader, direct_reason
+from tidegauge.spark import on_demand
 from tidegauge.spark.local_tasks import LocalTasks
 from tidegauge.spark.on_demand import SparkOnDemand
 
@@ -59,7 +59,7 @@ def same(spark: SparkSession, place: Place, table: str, folder: Path, **options:
     through_jdbc = arrived(spark, place, table, folder / "jdbc", **options)
     files = direct_files(place, table, folder / "direct", **options)
     found = pa.concat_tables([pq.read_table(file) for file in files])
-    with patch.object(splits, "FEW", -1), closing(LocalTasks(1)) as local:
+    with patch.object(on_demand, "FEW", -1), closing(LocalTasks(1)) as local:
         by_processes = SparkOnDemand(never, lambda: local)
         aside = direct_files(place, table, folder / "processes", spark=by_processes, **options)
     assert [file.read_bytes() for file in aside] == [file.read_bytes() for file in files]

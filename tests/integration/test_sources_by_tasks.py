@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.conftest import Make
-from tidegauge.outputs.delta import synced_rows
-from tidegauge.outputs.lake import splits
-from tidegauge.sources import direct
+from tidegauge.spark import on_demand
 
 DELTA = "  tables: {type: delta, path: tables}\n"
 OPTIONS = "tables: [T], cursor: TS, settle: 1s"
@@ -18,9 +16,7 @@ OPTIONS = "tables: [T], cursor: TS, settle: 1s"
 def test_tasks_read_what_is_too_much_for_one_process(
     make: Make, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    for room in (splits, synced_rows):
-        monkeypatch.setattr(room, "FEW", 1)
-    monkeypatch.setattr(direct, "MANY", 1)
+    monkeypatch.setattr(on_demand, "FEW", 1)
     project = make(engine)
     database = project.database
     database.execute(f'CREATE TABLE "T" ("ID" INT PRIMARY KEY, "NAME" TEXT, "TS" {database.moment})')

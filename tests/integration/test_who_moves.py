@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.conftest import Make
-from tidegauge.outputs.lake import splits
-from tidegauge.outputs.warehouse import tasks
-from tidegauge.spark import local_tasks
+from tidegauge.spark import local_tasks, on_demand
 
 OPTIONS = "tables: [t], cursor: at, settle: 1s, batch_rows: 30, parallel: 2"
 
@@ -26,11 +24,9 @@ def test_a_run_and_its_plan_say_who_moves_the_rows(
     make: Make, monkeypatch: pytest.MonkeyPatch, execute: str, few: int, at_hand: bool, by: str
 ) -> None:
     """`at_hand`: a Spark that was there before. That of the tests is, and is hidden from the question."""
-    from tidegauge.flows import table
     from tidegauge.run import context
 
-    for room in (splits, tasks, table):
-        monkeypatch.setattr(room, "FEW", few)
+    monkeypatch.setattr(on_demand, "FEW", few)
     for place in (local_tasks, context):
         monkeypatch.setattr(place, "is_at_hand", lambda: at_hand)
     project = make("postgresql")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +18,13 @@ from tests.support.spark_jobs import count_jobs
 from tests.support.versioned import FEED, Rows, Versioned, as_text, counted, told
 from tidegauge.delta_log.table import read_newest
 from tidegauge.errors import SourceError, TableMissing, VersionsMissing
+from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.plan import ReadWay
 from tidegauge.sources.delta.errors import translate_read_error
+from tidegauge.sources.delta.small_feed import read_small_feed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture
@@ -31,6 +36,49 @@ def jobs(spark: SparkSession) -> int:
     """How many this thread has had."""
     spark.range(1).collect()
     return count_jobs(spark)
+
+
+@pytest.mark.parametrize("inside", [None, "late", "always"])
+def test_every_way_of_reading_dates_a_version_as_deltas_own_feed_does(
+    table: Versioned, inside: str | None
+) -> None:
+    times = "'delta.enableInCommitTimestamps' = 'true'"
+    always = f", {times}" if inside == "always" else ""
+    table.sql(f"CREATE TABLE {{t}} (id BIGINT) USING delta TBLPROPERTIES ({FEED}{always})")
+    table.sql(*(f"INSERT INTO {{t}} VALUES ({number})" for number in range(3)))
+    table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({times if inside == 'late' else FEED})")
+    table.sql(*(f"INSERT INTO {{t}} VALUES ({number})" for number in range(3, 6)))
+    last, begun = table.latest, time.time() // 1000 * 1000 - 20_000
+    for version, date in enumerate([3000.0, 5000.0009, 1000, 5000.0005, 4000, 9000.9999, 8000, 8000]):
+        # As after a copy of the table: in another order, and equal.
+        os.utime(Path(table.path, "_delta_log", f"{version:020}.json"), (begun + date, begun + date))
+
+    def dates(frame: DataFrame) -> dict[int, datetime]:
+        found = frame.select("_commit_version", "_commit_timestamp").distinct().collect()
+        assert len({row[0] for row in found}) == len(found)
+        return {row[0]: row[1] for row in found}
+
+    own = dates(
+        table.spark.read.format("delta")
+        .options(readChangeFeed="true", startingVersion=0, endingVersion=last)
+        .load(table.path)
+    )
+    assert len(own) == 6
+    assert sorted(own.values()) == [own[version] for version in sorted(own)]
+    for after in (None, 3, 5):
+        behind = {version: at for version, at in own.items() if after is None or version > after}
+        assert dates(table.window(after, last, raw=True).came()) == behind
+        assert dates(table.window(after, last, ReadWay.FILES, raw=True).came()) == behind
+    for upto in own:
+        assert dates(table.window(None, upto, ReadWay.SNAPSHOT, raw=True).came()) == {upto: own[upto]}
+    assert dates(table.window(0, last, ReadWay.DIFF, raw=True).came()) == {last: own[last]}
+    few = read_small_feed(TableRef(path=table.path), table.path, last - 2, last).rows
+    zone = table.spark.conf.get("spark.sql.session.timeZone")
+    found = few.select(["_commit_version", "_commit_timestamp"]).to_pylist()
+    assert zone == "UTC"
+    assert {one["_commit_version"]: one["_commit_timestamp"].replace(tzinfo=None) for one in found} == {
+        version: own[version] for version in range(last - 2, last + 1)
+    }
 
 
 COMMITS = ["insert", "insert", "update", "delete", "merge", "overwrite", "restore", "optimize", "empty"]

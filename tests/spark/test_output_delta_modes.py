@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.support.delta_output import Writer, batch_of, delta_flow_of, tag_of, values
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, OutputError, TransformFailed
@@ -105,6 +106,79 @@ def test_merge_applies_inserts_updates_and_deletes(spark: SparkSession, tmp_path
     assert writer.rows("k") == [("b",), ("it's",)]
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 4)
     assert [row["_change_type"] for row in feed.load(str(path)).collect()] == ["delete"]
+
+
+def _remove_files(path: Path, commit: Path) -> None:
+    """Remove the data files that a commit added."""
+    added = [json.loads(line).get("add") for line in commit.read_text().splitlines()]
+    names = [add["path"] for add in added if add]
+    assert names
+    for name in names:
+        (path / name).unlink()
+
+
+def test_a_merge_by_a_decimal_reads_no_file_that_lies_beside_its_keys(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "silver"
+    writer = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("k",)))
+
+    def rows(v: str, *keys: str) -> str:
+        told = ", ".join(f"(CAST('{k}' AS decimal(15,7)), '{v}')" for k in keys)
+        return f"SELECT k, v, 'insert' AS _change_type FROM VALUES {told} AS t(k, v)"
+
+    low = ("-99999999.9999999", "-0.0000001")
+    writer.put(1, rows("old", *low))
+    writer.put(2, rows("old", "0.0000001", "0.5"))
+    _remove_files(path, sorted((path / "_delta_log").glob("*.json"))[-1])
+    assert _counts(writer.put(3, rows("new", *low)))[:3] == (2, 0, 2)
+
+
+@pytest.mark.parametrize("indexed", [0, 32])
+def test_a_merge_finds_its_decimal_keys_at_the_edges_of_a_file_and_without_its_statistics(
+    spark: SparkSession, tmp_path: Path, indexed: int
+) -> None:
+    path = tmp_path / "silver"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (k decimal(15,7), v string) USING delta"
+        f" TBLPROPERTIES (delta.dataSkippingNumIndexedCols = {indexed})"
+    )
+    writer = Writer(spark, delta_flow_of(path, Mode.MERGE, key=("k",)))
+    keys = ["-99999999.9999999", "-1E-7", "0", "0.1", "99999999.9999999"]
+
+    def rows(v: str, *found: str) -> str:
+        told = ", ".join(f"(CAST('{k}' AS decimal(15,7)), '{v}')" for k in found)
+        return f"SELECT k, v, 'update_postimage' AS _change_type FROM VALUES {told} AS t(k, v)"
+
+    writer.put(1, rows("old", *keys))
+    for seq, key in enumerate(keys, start=2):
+        assert _counts(writer.put(seq, rows("new", key)))[:3] == (1, 0, 1), key
+    assert writer.rows("count(*), count_if(v = 'new')") == [(5, 5)]
+
+
+@pytest.mark.parametrize("mode", [Mode.MERGE, Mode.SCD2])
+def test_a_long_decimal_key_is_found_in_a_file_whose_bounds_another_writer_rounded(
+    spark: SparkSession, tmp_path: Path, mode: Mode
+) -> None:
+    path = tmp_path / "silver"
+    facts: dict[str, Any] = {"sequence_by": "at"} if mode is Mode.SCD2 else {}
+    writer = Writer(spark, delta_flow_of(path, mode, key=("k",), deletion_vectors=False, **facts))
+
+    def row(k: str, at: str, v: str) -> str:
+        stamps = "'insert' AS _change_type, 1L AS _commit_version, now() AS _commit_timestamp"
+        return f"SELECT CAST('{k}' AS decimal(30,2)) AS k, DATE'{at}' AS at, '{v}' AS v, {stamps}"
+
+    writer.put(1, row("12345678901234567.89", "2025-01-01", "old"))
+    writer.put(2, row("12345678901234567.90", "2025-01-01", "old"))
+    done = DeltaTable(path).optimize.compact()
+    assert done["numFilesAdded"] == 1, done
+    log = sorted((path / "_delta_log").glob("*.json"))[-1].read_text()
+    assert "1.2345678901234568e+16" in log, "delta-rs no longer rounds: then longer decimals may have bounds"
+    writer.put(3, row("12345678901234567.89", "2025-01-01", "new"))
+    assert writer.rows("k, v") == [
+        (Decimal("12345678901234567.89"), "new"),
+        (Decimal("12345678901234567.90"), "old"),
+    ]
 
 
 def test_d1_d2_keys_that_repeat_or_are_null_fail_the_batch_and_are_named(

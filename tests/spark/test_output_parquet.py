@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.output_parts import LAYOUT, batch, local_lake, s3_lake, staged, tag, write
+from tests.support.output_parts import LAYOUT, batch, committed_files, local_lake, s3_lake, staged, tag, write
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.output import ParquetOutput
-from tidegauge.outputs.lake.table import SEQ, committed_files, latest, versions
+from tidegauge.outputs.lake.table import SEQ, latest, versions
 from tidegauge.spark import hadoop
 from tidegauge.storage.store import open_store
 

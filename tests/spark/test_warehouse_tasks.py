@@ -31,6 +31,7 @@ from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.warehouse import tasks
+from tidegauge.spark import on_demand
 from tidegauge.spark.task_values import seal, unseal
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def yard(request: pytest.FixtureRequest) -> Yard:
 
 @pytest.fixture(autouse=True)
 def _everything_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "FEW", 0)
+    monkeypatch.setattr(on_demand, "FEW", 0)
 
 
 @dataclass(frozen=True)

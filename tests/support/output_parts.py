@@ -15,6 +15,7 @@ from tidegauge.model.spec import Lake, TableName, TableOptions
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.table import CommittedFile, load_committed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,4 +76,13 @@ def _position(moment: str) -> RowPosition:
     return RowPosition(
         Value(ValueKind.TIMESTAMP, moment),
         (Value(ValueKind.INT, "18446744073709551615"), Value(ValueKind.TEXT, 'é "x"')),
+    )
+
+
+def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tuple[CommittedFile, ...]:
+    """The files that a reader of the table reads, batch by batch, without batches that were cleaned away."""
+    return tuple(
+        CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
+        for manifest in load_committed(lake, folder, epoch=epoch)
+        for file in (() if manifest.gone else manifest.sources)
     )

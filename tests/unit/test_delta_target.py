@@ -13,9 +13,9 @@ from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
 from tidegauge.model.types import holds
+from tidegauge.model.versions import FEED
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.target import (
-    FEED,
     MADE,
     DeltaColumn,
     DeltaTarget,
@@ -24,7 +24,7 @@ from tidegauge.outputs.delta.target import (
     plan_changes,
     properties_for,
 )
-from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal, table_name
+from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal
 
 
 def _output(mode: Mode = Mode.APPEND, **facts: Any) -> DeltaTable:
@@ -133,8 +133,6 @@ def test_e1_values_and_names_cannot_leave_their_quotes() -> None:
     assert literal(None, "integer") == "CAST(NULL AS int)"
     with pytest.raises(ValueError, match="variant"):
         literal("x", "variant")
-    assert table_name("a.b") == "`a`.`b`"
-    assert table_name("`a.b`.c; DROP") == "`a.b`.`c; DROP`"
 
 
 def test_a_target_that_fits_is_left_as_it_is() -> None:
@@ -188,6 +186,7 @@ def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
             r"column y .*now",
         ),
         (_target(TargetColumn("id", "long"), **{"delta.appendOnly": "true"}), Mode.MERGE, "appendOnly"),
+        (_target(TargetColumn("id", "long"), **{"delta.appendOnly": "TRUE"}), Mode.MERGE, "appendOnly"),
         (_target(TargetColumn("id", "long")), Mode.REPLACE_PARTITIONS, "partitioned by nothing"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,24 +10,9 @@ from tidegauge.config.problems import Complaint, quoted
 from tidegauge.config.sizes import parse_size
 from tidegauge.config.values import some_texts, text, whole
 from tidegauge.errors import ConfigError
+from tidegauge.model.catalogue_name import find_parts
 
 VERSION, NONE = "version", "none"
-
-_PART = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
-
-
-def name_parts(name: str) -> tuple[str, ...] | None:
-    """The parts of a name in Spark's catalogue, without backticks; None if it is no such name."""
-    parts, at = [], 0
-    while match := _PART.match(name, at):
-        parts.append(match[1].replace("``", "`") if match[1] else match[2])
-        at = match.end()
-        if at == len(name):
-            return tuple(parts)
-        if name[at] != ".":
-            return None
-        at += 1
-    return None
 
 
 def is_dotted(name: str) -> bool:
@@ -38,7 +22,7 @@ def is_dotted(name: str) -> bool:
 
 def table_name(value: Any) -> str:
     name = text(value)
-    parts = name_parts(name)
+    parts = find_parts(name, plain=True)
     if "/" in name and (parts is None or parts[0].lower() == "delta"):
         raise Complaint(f"{quoted(name)} is a path, not a name of the catalogue", hint="use `path`")
     if parts is None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from tidegauge.config.flow_values import name_parts
 from tidegauge.config.problems import Problem, quoted
 from tidegauge.errors import Place
+from tidegauge.model.catalogue_name import find_parts
 from tidegauge.model.delta_flow import DeltaInput, TableRef
 from tidegauge.model.location import identify
 from tidegauge.model.view_flow import ViewFlow, WrittenInFlows
@@ -125,7 +125,7 @@ class _Homes:
         folder = self.folder(table)
         if folder is not None:
             return [("path", folder)]
-        parts = name_parts(table.name or "") or ()
+        parts = find_parts(table.name or "", plain=True) or ()
         full = [part.casefold() for part in (*self._schema[: max(0, 3 - len(parts))], *parts)]
         found: list[tuple[str, ...]] = [("name", *full)]
         if self._warehouse and len(full) == 3 and full[0] == _OF_SESSION:

@@ -128,17 +128,29 @@ def facts_of(body: bytes) -> dict[str, Action]:
 
 def time_of(body: bytes) -> datetime | None:
     """When a commit was made, in UTC; None where it does not say. Only the `commitInfo` is parsed."""
+    return moment(_find_info(body))
+
+
+def in_commit_time(body: bytes) -> datetime | None:
+    """The time that Delta itself put into a commit, in UTC; None where the table does not keep such times."""
+    return _moment_of(_find_info(body).get("inCommitTimestamp"))
+
+
+def _find_info(body: bytes) -> Action:
     for line in body.splitlines():
         if b'"commitInfo"' in line and (info := _parse_action(line).get("commitInfo")):
-            return moment(info)
-    return None
+            return dict(info)
+    return {}
 
 
 def moment(info: Mapping[str, Any]) -> datetime | None:
     """The time in a `commitInfo`, in UTC; None where it has none. A file's own time is not used, since it
     changes when a table is copied."""
     stamp = info.get("inCommitTimestamp")
-    stamp = info.get("timestamp") if stamp is None else stamp
+    return _moment_of(info.get("timestamp") if stamp is None else stamp)
+
+
+def _moment_of(stamp: Any) -> datetime | None:
     return None if stamp is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(stamp))
 
 

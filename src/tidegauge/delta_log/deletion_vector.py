@@ -3,6 +3,7 @@ file of its own."""
 
 from __future__ import annotations
 
+import base64
 import struct
 import uuid
 import zlib
@@ -14,7 +15,10 @@ from tidegauge.delta_log.commit import Action
 if TYPE_CHECKING:
     import numpy as np
 
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_ZEROMQ = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_PYTHON = str.maketrans(_ZEROMQ, _DIGITS)
+"""Z85 counts in base 85 as Python's base85, with other digits."""
 _MAGIC, _PLAIN, _WITH_RUNS = 1681511377, 12346, 12347
 _UUID = 20
 """Z85 digits of a UUID."""
@@ -30,8 +34,7 @@ def read_deleted(folder: Path, vector: Action) -> np.ndarray[Any, Any]:
     if kind == "i":
         body = _decode_z85(text)[: vector["sizeInBytes"]]
     elif kind == "u":
-        name = f"deletion_vector_{uuid.UUID(bytes=_decode_z85(text[-_UUID:]))}.bin"
-        body = _cut(Path(folder, text[:-_UUID], name), vector)
+        body = _cut(Path(folder, path_of_vector(text)), vector)
     else:
         raise ValueError(f"a deletion vector of kind {kind}")
     magic, many = struct.unpack_from("<iQ", body)
@@ -48,6 +51,13 @@ def read_deleted(folder: Path, vector: Action) -> np.ndarray[Any, Any]:
     return places
 
 
+def path_of_vector(text: str) -> str:
+    """The path of a vector's file, relative to the table's folder: in the log stands a folder, which may be
+    empty, and the digits of a UUID. Raises ValueError."""
+    folder, name = text[:-_UUID], f"deletion_vector_{uuid.UUID(bytes=_decode_z85(text[-_UUID:]))}.bin"
+    return f"{folder}/{name}" if folder else name
+
+
 def _cut(path: Path, vector: Action) -> bytes:
     """The bytes of one vector in a file of several. Raises ValueError where its checksum differs."""
     with path.open("rb") as file:
@@ -60,14 +70,8 @@ def _cut(path: Path, vector: Action) -> bytes:
 
 
 def _decode_z85(text: str) -> bytes:
-    """Decode Z85, where five digits stand for four bytes."""
-    found = bytearray()
-    for at in range(0, len(text), 5):
-        number = 0
-        for digit in text[at : at + 5]:
-            number = number * 85 + _DIGITS.index(digit)
-        found += number.to_bytes(4, "big")
-    return bytes(found)
+    """Decode Z85, where five digits stand for four bytes. Raises ValueError."""
+    return base64.b85decode(text.translate(_TO_PYTHON))
 
 
 def _read_bitmap(body: bytes, at: int) -> tuple[np.ndarray[Any, Any], int]:

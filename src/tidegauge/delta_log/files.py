@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from urllib.parse import unquote
 
 from tidegauge.delta_log.commit import Action
+from tidegauge.delta_log.deletion_vector import path_of_vector
 from tidegauge.delta_log.log import ask_each
 from tidegauge.errors import OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.storage.store import open_store
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+.*)", re.DOTALL)
-# The same 85 digits as Python's base85, in the order of ZeroMQ's.
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_ZEROMQ = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_TO_PYTHON = str.maketrans(_ZEROMQ, _DIGITS)
-_UUID_DIGITS = 20
 
 
 def paths_of(action: Action) -> Iterator[str]:
@@ -36,9 +30,7 @@ def paths_of(action: Action) -> Iterator[str]:
         case "p":
             yield unquote(where)
         case "u":
-            folder, digits = where[:-_UUID_DIGITS], where[-_UUID_DIGITS:]
-            name = uuid.UUID(bytes=base64.b85decode(digits.translate(_TO_PYTHON)))
-            yield f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
+            yield path_of_vector(where)
         case _:
             pass  # the vector is stored in the log itself
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from tidegauge.delta_log.commit import LOG
@@ -24,6 +25,8 @@ class LogFiles:
     checksums: frozenset[int]
     checkpoints: Mapping[int, tuple[str, ...]]
     """By version, the names of the files that make up one complete checkpoint."""
+    dates: Mapping[int, datetime]
+    """The date of each commit's file; empty where only names were listed."""
 
     @property
     def latest(self) -> int | None:
@@ -40,9 +43,12 @@ def list_log(store: Store, folder: Path | None = None) -> LogFiles:
     file."""
     commits, checksums = set(), set()
     found: dict[tuple[int, str], list[str]] = {}
-    for name in _names(store, folder):
+    dates: dict[int, datetime] = {}
+    for name, date in _names(store, folder):
         if match := _COMMIT.fullmatch(name):
             commits.add(int(match[1]))
+            if date is not None:
+                dates[int(match[1])] = date
         elif match := _CHECKSUM.fullmatch(name):
             checksums.add(int(match[1]))
         elif match := _CHECKPOINT.fullmatch(name):
@@ -54,18 +60,18 @@ def list_log(store: Store, folder: Path | None = None) -> LogFiles:
         for (version, parts), names in found.items()
         if not parts.isdigit() or len(names) == int(parts)
     }
-    return LogFiles(frozenset(commits), frozenset(checksums), checkpoints)
+    return LogFiles(frozenset(commits), frozenset(checksums), checkpoints, dates)
 
 
-def _names(store: Store, folder: Path | None) -> Iterable[str]:
+def _names(store: Store, folder: Path | None) -> Iterable[tuple[str, datetime | None]]:
     if folder is None:
         return [
-            name
+            (name, entry.modified)
             for entry in store.list(LOG)
             for above, _, name in [entry.path.rpartition("/")]
             if above == LOG
         ]
     try:
-        return os.listdir(folder)  # noqa: PTH208 - iterdir makes a Path of each
+        return [(name, None) for name in os.listdir(folder)]  # noqa: PTH208 - iterdir makes a Path of each
     except (FileNotFoundError, NotADirectoryError):
         return ()

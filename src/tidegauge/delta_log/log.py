@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,6 +46,20 @@ class ListedLog:
             there = version in self.commits
             self._read[version] = self.store.get(commit_path(version)) if there else None
         return self._read[version]
+
+    def dates(self, versions: Iterable[int]) -> dict[int, datetime]:
+        """The dates of these commits' files, in whole milliseconds; without those that are gone."""
+        if self._folder is None:
+            there = {version: self._listing.dates.get(version) for version in versions}
+            return {version: date for version, date in there.items() if date is not None}
+        found = {}
+        for version in versions:
+            if version not in self.commits:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                at = Path(self._folder.parent, commit_path(version)).stat().st_mtime_ns // 1_000_000
+                found[version] = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at)
+        return found
 
     def bodies(self, versions: Sequence[int]) -> Iterator[bytes | None]:
         """The bodies of these commits, in this order; over a network several are read at once."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegauge.delta_log.commit import Action, schema_digest
 from tidegauge.errors import SourceError
 from tidegauge.model.lazy import lazy
+from tidegauge.model.versions import is_on
 
 _NEWEST_READER = 3
 _THROUGH_CATALOGUE = {"catalogManaged", "catalogOwned", "coordinatedCommits"}
@@ -66,7 +67,7 @@ class TableState:
 
     def is_on(self, name: str) -> bool:
         """Whether a property is `true`."""
-        return str(self.properties.get(name)).lower() == "true"
+        return is_on(self.properties, name)
 
     def after(self, facts: Mapping[str, Action]) -> TableState:
         """The state after a commit that sets these facts (`Commit.facts`)."""

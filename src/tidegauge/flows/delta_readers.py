@@ -13,7 +13,7 @@ from tidegauge.model.plan import Plan, ReadWay
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.versions import read_up_to
+from tidegauge.plan.versions import EARLIEST, SNAPSHOT, find_initial, read_up_to
 
 _WHOLE = (ReadWay.SNAPSHOT, ReadWay.PINNED, ReadWay.NOTHING)
 """Ways of reading that need the table exactly as it is at the window's end."""
@@ -78,14 +78,11 @@ class DeltaReaders:
         self, flow: DeltaFlow, part: DeltaInput, location: str, earliest: int
     ) -> list[tuple[int, str]]:
         """For an input that was never read: after which version it begins, and why; empty: at a snapshot."""
-        initial = part.initial
-        if initial is None:
-            keeps = flow.output.mode.facts.keeps_every_change and earliest == 0
-            initial = "earliest" if keeps else "snapshot"
-        if initial == "snapshot":
+        initial = find_initial(flow, part)
+        if initial == SNAPSHOT or (part.initial is None and earliest):
             return []
         why = f"it has not run yet, and begins at {initial}"
-        if initial == "earliest":
+        if initial == EARLIEST:
             return [(-1, why)]
         if initial.isdigit():
             return [(int(initial) - 1, why)]

@@ -16,9 +16,9 @@ from tidegauge.flows.verify_warehouse import compare_pair
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.spec import Read
-from tidegauge.outputs.lake.splits import FEW
 from tidegauge.plan.draft import is_whole
 from tidegauge.sources.direct import direct_reason
+from tidegauge.spark.on_demand import are_few
 
 
 @dataclass(frozen=True)
@@ -96,4 +96,4 @@ def plan_repair(flow: Flow, *, shown: dict[str, Unlike], deletes: bool) -> Plann
     )
     spec = flow.spec
     draft = Draft(spec.pipeline, spec.name, (part,), tuple(batches), seen=(mark.epoch, mark.seq))
-    return PlannedWork(draft, flow.read_repair, by_spark=moved > FEW)
+    return PlannedWork(draft, flow.read_repair, by_spark=not are_few(moved))

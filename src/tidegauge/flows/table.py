@@ -28,8 +28,8 @@ from tidegauge.model.spec import Execute, TableFlow
 from tidegauge.model.table import Layout
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall
-from tidegauge.outputs.lake.splits import FEW
 from tidegauge.plan.draft import is_whole
+from tidegauge.spark.on_demand import are_few
 from tidegauge.transform.mark import mark_rows
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class TableFlowBase(ABC):
         self, draft: Draft, batch_data: ReadBatch, changes: tuple[str, ...], *, by_jdbc: bool
     ) -> PlannedWork:
         """Make the work of a plan, with who will move its rows, as far as that is known before."""
-        many = any(batch.rows is None or batch.rows > FEW for batch in draft.batches)
+        many = any(not are_few(batch.rows) for batch in draft.batches)
         asked = self.spec.options.execute is Execute.SPARK
         by_tasks = (many or asked) and self.output.capabilities.takes_tasks and not self.inside
         by_spark = by_jdbc or self.spec.uses_delta or (asked and by_tasks)

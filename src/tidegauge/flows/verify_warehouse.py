@@ -31,7 +31,7 @@ def verify_warehouse(
 ) -> Difference:
     """Compare the source with the target, up to a position: see `TablePair`.
 
-    `known`: see `judge_columns`. Raises OutputDisagrees if the target does not exist.
+    `known`: see `mark_lost_columns`. Raises OutputDisagrees if the target does not exist.
     """
     pair = TablePair(flow, source, output, position, spark)
     found = compare_pair(pair, name_all=False)

@@ -21,6 +21,18 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version
 """The columns that Delta's change data feed adds."""
 QUARANTINE = "_quarantine"
 """The suffix of the table that holds quarantined rows."""
+QUARANTINE_COLUMNS = (
+    "row",
+    "_reasons",
+    "_pipeline",
+    "_flow",
+    "_epoch",
+    "_seq",
+    "_run_id",
+    "_window",
+    "_quarantined_at",
+)
+"""The columns of that table, in order, in a warehouse and as a Delta table."""
 DELETE = "delete"
 """The `_change_type` of a row that is to be deleted."""
 

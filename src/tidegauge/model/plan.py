@@ -62,6 +62,16 @@ class Batch:
     stamps: tuple[str | None, ...] = ()
     """When the source committed the upper end of each window; empty: known only for the plan's end."""
 
+    @property
+    def kind(self) -> str:
+        """What it does to the output, as outputs note it: two batches of one window may differ in it."""
+        if self.empties:
+            return EMPTIES
+        return DELETES if self.deletes else NULLS if self.nulls else BATCH
+
+
+BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
+"""Kinds of batches."""
 
 NO_INDEX = "no index begins with"
 """How the note begins that a cursor has no index. Many tables can have this note, so it is shown once."""

@@ -77,4 +77,9 @@ class History:
 
 
 def has_feed(properties: Mapping[str, str]) -> bool:
-    return properties.get(FEED, "").lower() == "true"
+    return is_on(properties, FEED)
+
+
+def is_on(properties: Mapping[str, str], name: str) -> bool:
+    """Whether a table's property is `true`, in upper or lower case, as Delta takes it."""
+    return str(properties.get(name)).lower() == "true"

@@ -259,14 +259,20 @@ def _find_versions_after(history: History, begin: int | None) -> tuple[Version, 
     return tuple(version for version in history.versions if version.number > begin)
 
 
-def _read_initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
-    if part.initial is None:
-        keeps_all = flow.output.mode.facts.keeps_every_change
-        return EARLIEST if keeps_all else SNAPSHOT
-    if part.initial.isascii() and part.initial.isdigit():
-        return int(part.initial)
-    if part.initial in (SNAPSHOT, EARLIEST):
+def find_initial(flow: DeltaFlow, part: DeltaInput) -> str:
+    """The `initial` of an input, or where it begins by itself; that EARLIEST becomes a snapshot where the
+    table's changes do not reach back to version 0."""
+    if part.initial is not None:
         return part.initial
+    return EARLIEST if flow.output.mode.facts.keeps_every_change else SNAPSHOT
+
+
+def _read_initial(flow: DeltaFlow, part: DeltaInput) -> str | int:
+    initial = find_initial(flow, part)
+    if initial.isascii() and initial.isdigit():
+        return int(initial)
+    if initial in (SNAPSHOT, EARLIEST):
+        return initial
     raise ConfigError(
         f"{flow.name}: '{part.initial}' does not say at which version the input '{part.name}' begins",
         hint="write `snapshot`, `earliest`, a version or a timestamp",

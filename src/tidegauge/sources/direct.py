@@ -20,13 +20,11 @@ from tidegauge.sources import sql
 from tidegauge.sources.direct_types import ColumnWay, column_ways, why_no_way
 from tidegauge.sources.engines import find_engine
 from tidegauge.sources.jdbc import JdbcReader, only_key
+from tidegauge.spark.on_demand import are_few
 from tidegauge.spark.split_frame import frame_of_splits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-MANY = 100_000
-"""Above this many rows the server is asked for more splits; fewer rows are read by this process."""
 
 
 class DirectReader:
@@ -47,7 +45,7 @@ class DirectReader:
         ):
             return batch_data
         splits = self._splits(source_table, batch)
-        if self._engine.spread and (batch.rows or 0) > MANY:
+        if self._engine.spread and not are_few(batch.rows or 0):
             splits = self._engine.spread(splits)
         frame = batch_data.frame if self._has_jdbc(source_table) else None
         return replace(batch_data, splits=splits, frame=frame)

@@ -11,6 +11,9 @@ from tidegauge.spark.local_tasks import LocalTasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW = 100_000
+"""Up to this many rows this process moves sooner than a Spark job would start."""
+
 
 class SparkOnDemand:
     """A callable that starts Spark. Code that has rows to move asks first whether it needs Spark for them."""
@@ -42,6 +45,12 @@ class SparkOnDemand:
         """What has moved rows since the last call: Spark, local tasks, or else this process."""
         found, self._moved_by = self._moved_by or MovedBy.PROCESS, None
         return found
+
+
+def are_few(rows: int | None) -> bool:
+    """Whether this process reads so many rows sooner than a Spark job would start. None: not counted, so they
+    may be many."""
+    return rows is not None and rows <= FEW
 
 
 def may_move_here(spark: Callable[[], SparkSession]) -> bool:

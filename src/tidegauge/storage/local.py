@@ -44,8 +44,8 @@ class LocalFiles:
                 return None
             if durable:
                 # Its writer may have died between the link and the sync of the folder.
-                _sync(target)
-                _sync(target.parent)
+                sync_path(target)
+                sync_path(target.parent)
             return body
 
     def tail(self, path: str, count: int) -> bytes:
@@ -60,7 +60,7 @@ class LocalFiles:
         with self._translate_errors(target), _write_temporary(target, body) as temporary:
             won = self._link(temporary, target)
             # Also for the loser, which acts on a file that the winner may not have made durable yet.
-            _sync(target.parent)
+            sync_path(target.parent)
         return won
 
     def _link(self, temporary: Path, target: Path) -> bool:
@@ -91,7 +91,7 @@ class LocalFiles:
             if won:
                 temporary.replace(target)
             # Also for the loser, which acts on what it finds there.
-            _sync(target.parent)
+            sync_path(target.parent)
         return _digest(body) if won else None
 
     def list(self, prefix: str) -> Iterator[Entry]:
@@ -147,11 +147,11 @@ class LocalFiles:
         folders: set[Path] = set()
         for target in targets:
             with self._translate_errors(target):
-                _sync(target)
+                sync_path(target)
             folders.update(parent for parent in target.parents if parent.is_relative_to(self._root))
         for folder in sorted(folders, reverse=True):
             with self._translate_errors(folder):
-                _sync(folder)
+                sync_path(folder)
 
     def _at(self, path: str) -> Path:
         parts = path.split("/")
@@ -217,10 +217,11 @@ def _make_folder(folder: Path) -> None:
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for parent in reversed(missing):
         parent.mkdir(exist_ok=True)
-        _sync(parent.parent)
+        sync_path(parent.parent)
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -82,6 +82,7 @@ def describe_commit(
         "run_id": run_id,
         "plan": plan.plan_id if plan else None,
         "windows": windows,
+        "what": batch.kind,
     }
     if read is not None:
         said["read"] = read
@@ -189,6 +190,19 @@ def receipt_of(found: TaggedCommit, tag: Tag) -> Receipt:
         read=read,
         checks=checks,
     )
+
+
+def check_same(receipt: Receipt, found: TaggedCommit, batch: Batch, place: str) -> None:
+    """Raises OutputDisagrees where the committed batch has other windows than this one or is of another kind;
+    commits of earlier versions do not say their kind."""
+    said = found.commit.note if found.commit else None
+    kind = said.get("what", batch.kind) if said else batch.kind
+    if receipt.windows and (receipt.windows, kind) != (batch.windows, batch.kind):
+        raise OutputDisagrees(
+            f"{place} holds another window than the ledger's batch {receipt.tag.seq} of epoch"
+            f" {receipt.tag.epoch}",
+            hint="this ledger is an older copy, or another one writes here; nothing was changed",
+        )
 
 
 def _parse_checks(said: dict[str, Any], info: dict[str, Any]) -> Checks | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tidegauge.delta_log.application import CLOSED, application, epoch_of, prefix_of
@@ -106,7 +107,7 @@ class DeltaEpochs:
                     f"{self._place} holds epoch {now.epoch} already, which is later than {wanted}",
                     hint="this ledger is an older copy; nothing was changed",
                 )
-            theirs = self._find_opening(now) if now.epoch == wanted.epoch else None
+            theirs = self.find_opening(now, now.epoch) if now.epoch == wanted.epoch else None
             if theirs is not None and (theirs.continues, theirs.reason) != (wanted.continues, wanted.reason):
                 raise OutputDisagrees(
                     f"{self._place} holds {theirs}, and the ledger wants {wanted}",
@@ -153,7 +154,7 @@ class DeltaEpochs:
             return f"epoch {epoch}"
         last: int | None = now.logged or 0
         if epoch < now.epoch:
-            opening = self._find_opening(now)
+            opening = self.find_opening(now, now.epoch)
             if opening and epoch < opening.emptied:
                 return f"epoch {epoch}, whose rows a full refresh removed,"
             last = opening.closed.get(epoch) if opening else None
@@ -163,12 +164,40 @@ class DeltaEpochs:
 
     def ended(self, epoch: int, now: EpochStanding) -> OutputDisagrees:
         """The error for a batch of an epoch that has ended."""
-        opening = self._find_opening(now)
+        opening = self.find_opening(now, now.epoch)
         return OutputDisagrees(
             f"a later epoch of this table was opened in {self._place}: {opening or f'epoch {now.epoch}'};"
             f" epoch {epoch} is no part of it",
             hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
         )
+
+    def find_opening(self, now: EpochStanding, epoch: int) -> DeltaEpochOpening | None:
+        """How an epoch was opened; None for the first one, and where neither marker nor log has it. Raises
+        OutputDisagrees where a note cannot be read."""
+        if now.marker is not None and now.marker.epoch == epoch:
+            return now.marker
+        try:
+            return next(
+                (
+                    _parse(said)
+                    for said in self.find_notes(now)
+                    if said.get("kind") == EPOCH and int(said["epoch"]) == epoch
+                ),
+                None,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OutputDisagrees(
+                f"{self._flow}: what the log of {self._place} says of its epochs cannot be read:"
+                f" {type(error).__name__}: {error}",
+                hint="another version of tidegauge wrote it: use that one; nothing was changed",
+            ) from error
+
+    def find_notes(self, now: EpochStanding) -> Iterator[Action]:
+        """The notes of the flow's own commits, newest first."""
+        for commit in now.look.commits() if now.look else ():
+            said = commit.note
+            if said is not None and (said.get("pipeline"), said.get("flow")) == (self._pipeline, self._flow):
+                yield said
 
     @property
     def _place(self) -> str:
@@ -181,24 +210,11 @@ class DeltaEpochs:
                 f"{wanted} cannot be opened: {gap} is not in {self._place}",
                 hint="bring the rows back, or reset the watermark, which continues nothing",
             )
-        before = self._find_opening(now)
+        before = self.find_opening(now, now.epoch)
         closed = dict(before.closed) if before else {}
         closed[now.epoch] = now.logged or 0
         emptied = wanted.epoch if wanted.empty else before.emptied if before else 0
         return replace(wanted, closed=closed, emptied=emptied)
-
-    def _find_opening(self, now: EpochStanding) -> DeltaEpochOpening | None:
-        """How the open epoch was opened; None for the first one, and where neither marker nor log has it."""
-        if now.marker is not None and now.marker.epoch == now.epoch:
-            return now.marker
-        for commit in now.look.commits() if now.look else ():
-            said = commit.note
-            if said and said.get("kind") == EPOCH and self._is_ours(said) and said["epoch"] == now.epoch:
-                return _parse(said)
-        return None
-
-    def _is_ours(self, said: Action) -> bool:
-        return (said.get("pipeline"), said.get("flow")) == (self._pipeline, self._flow)
 
     def _parse_marker(self, body: bytes) -> DeltaEpochOpening:
         try:

@@ -139,7 +139,7 @@ def as_kept_events(events: DataFrame, shape: EventColumns) -> DataFrame:
 
 
 def to_keep(history: DataFrame, shape: EventColumns) -> DataFrame:
-    """The events of a rebuilt history that have to be kept beside it, in the form that `kept` reads."""
+    """The events of a rebuilt history that have to be kept beside it, in the form that `read_kept` gives."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = []

@@ -12,14 +12,12 @@ from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete
 from tidegauge.outputs.delta.small_merge import find_repeated, match_rows, merge_few
-from tidegauge.outputs.delta.types import literal
+from tidegauge.outputs.delta.spans import find_ends, has_bounds
 from tidegauge.spark.few_rows import collect_few, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PRUNED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
-"""Types for which Delta keeps the least and the greatest value of each file, in the order that we use."""
 _TIMES, _GOES, _OTHER = "__tidegauge_times", "__tidegauge_goes", "__tidegauge_other"
 _NEW = f"{CHANGE_TYPE} <=> 'insert'"
 
@@ -91,7 +89,7 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
     held = rows.localCheckpoint(eager=False)
     types = {column.name.casefold(): column for column in job.columns}
     keys = _list_keys(job)
-    pruned = [name for name in keys if types[name.casefold()].type in _PRUNED]
+    pruned = [name for name in keys if has_bounds(types[name.casefold()].type)]
     grouped = held.groupBy(*(f.col(quote(name)) for name in keys)).agg(
         f.count(f.lit(1)).alias("_n"),
         f.count_if(f.expr(is_delete())).alias("_d"),
@@ -120,12 +118,11 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
             hint="name all columns of the key, or let the transform keep one row for each; once the input is"
             f" mended, `tidegauge watermark reset --select {job.flow}` goes on from it as it is",
         )
-    bounds: dict[str, tuple[str, str]] = {}
+    bounds: dict[str, str] = {}
     for index, name in enumerate(pruned):
-        least, greatest = facts[f"least{index}"], facts[f"greatest{index}"]
-        if least is not None and len(least) + len(greatest) < 2000:
-            kind = types[name.casefold()].type
-            bounds[name] = literal(least, kind), literal(greatest, kind)
+        ends = find_ends(facts[f"least{index}"], facts[f"greatest{index}"], types[name.casefold()].type)
+        if ends is not None:
+            bounds[name] = ends
     found = Checked(held, read=int(facts["rows"]), deletes=int(facts["deletes"]), bounds=bounds, held=held)
     return found, int(facts["new"])
 
@@ -137,8 +134,8 @@ def _find_there(job: Job, checked: Checked) -> DataFrame:
     if job.is_few(checked):
         new = new.hint("broadcast")
     target = job.session.read.table(job.table).select(*map(quote, keys))
-    for name, (least, greatest) in checked.bounds.items():
-        target = target.where(f"{quote(name)} >= {least} AND {quote(name)} <= {greatest}")
+    for name, ends in checked.bounds.items():
+        target = target.where(f"{quote(name)} BETWEEN {ends}")
     return _join_by_key(target, new, keys, "left_semi")
 
 

@@ -71,8 +71,8 @@ class Checked:
     """How many of them are deletes; None: not counted."""
     few: FewRows | None = None
     """`merge` into a small target: what the commit does."""
-    bounds: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The least and the greatest value, as SQL, of each key column by which files can be skipped."""
+    bounds: dict[str, str] = field(default_factory=dict)
+    """Between which values, as SQL, each key column lies by which files can be skipped."""
     touched: Partitions = ()
     """`replace_partitions`: the partitions that are written anew."""
     held: DataFrame | None = None
@@ -109,7 +109,7 @@ def is_idle(job: Job, checked: Checked) -> bool:
 
 
 def apply(job: Job, checked: Checked) -> None:
-    """Make one commit with the tag, also where nothing changes. Raises Overtaken, or what Delta throws."""
+    """Make one commit with the tag, also where nothing changes. Raises CommitOvertaken, or Delta's own."""
     if job.small is not None:
         from tidegauge.outputs.delta.small_modes import find_few
 
@@ -189,8 +189,7 @@ def _merge(job: Job, checked: Checked) -> None:
     keys = {name.casefold() for name in output.key}
     others = [column for column in job.columns if column.name.casefold() not in keys]
     on = [f"t.{quote(name)} = s.{quote(name)}" for name in output.key]
-    for name, (least, greatest) in checked.bounds.items():
-        on.append(f"t.{quote(name)} >= {least} AND t.{quote(name)} <= {greatest}")
+    on += [f"t.{quote(name)} BETWEEN {ends}" for name, ends in checked.bounds.items()]
     clauses = []
     if checked.deletes:
         clauses.append(f"WHEN MATCHED AND {is_delete('s')}{_guard_sql(output, delete=True)} THEN DELETE")

@@ -19,7 +19,7 @@ from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.delta import modes, session
-from tidegauge.outputs.delta.commit import describe_commit, find, receipt_of
+from tidegauge.outputs.delta.commit import check_same, describe_commit, find, receipt_of
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
 from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
 from tidegauge.outputs.delta.kept_events import find_events_epoch
@@ -150,9 +150,10 @@ class DeltaOutput:
             return f"epoch {continues[0]}" if any(continues) else None
         return found.epochs.lacks(continues)
 
-    def receipt(self, tag: Tag) -> Receipt | None:
+    def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:
+        """As `Output` promises. `like`: raises OutputDisagrees where another batch is there."""
         now = self._read_standing()
-        return None if now is None else self._receipt(now, tag)
+        return None if now is None else self._receipt(now, tag, like)
 
     def layout(self) -> tuple[Field, ...] | None:
         now = self._read_standing()
@@ -192,8 +193,8 @@ class DeltaOutput:
         guarded = True
         for attempt in range(1, _TRIES + 1):
             now = self._table.opened().epochs.ensure(tag.epoch, unmarked=self._table.by_name)
-            if receipt := self._receipt(now, tag):
-                return self._check_same(receipt, batch)
+            if receipt := self._receipt(now, tag, batch):
+                return receipt
             try:
                 pending = self._find_pending(staged, tag, again=attempt > 1, guarded=guarded)
                 with tune_for_small(pending.session, few=pending.batch_data.reads_little):
@@ -203,8 +204,8 @@ class DeltaOutput:
                 raise
             except Exception as error:
                 # An error proves nothing: the commit may be there all the same.
-                if receipt := self.receipt(tag):
-                    return self._check_same(receipt, batch)
+                if receipt := self.receipt(tag, like=batch):
+                    return receipt
                 met = self._pending[staged.change].change.guarded and is_guard_error(error)
                 # The last try is without a guard, so that no row can end it.
                 guarded = guarded and not met and attempt + 1 < _TRIES
@@ -213,7 +214,7 @@ class DeltaOutput:
                 if attempt == _TRIES or not is_conflict(error):
                     raise translate_conflict(error, self.place) from error
                 time.sleep(_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311
-        receipt = self.receipt(tag)
+        receipt = self.receipt(tag, like=batch)
         if receipt is None:
             raise OutputError(
                 f"batch {tag.seq} was committed to {self.place}, and its log does not have it",
@@ -221,7 +222,7 @@ class DeltaOutput:
                 " (spark.delta.logStore.s3a.impl); run again: nothing of the batch is there",
                 retryable=True,
             )
-        return self._check_same(receipt, batch)
+        return receipt
 
     def discard(self, staged: Staged) -> None:
         pending = self._pending.pop(staged.change, None)
@@ -317,22 +318,15 @@ class DeltaOutput:
         with tune_for_small(pending.session, few=few):
             modes.apply(replace(job, said=said), checked)
 
-    def _receipt(self, now: EpochStanding, tag: Tag) -> Receipt | None:
+    def _receipt(self, now: EpochStanding, tag: Tag, like: Batch | None) -> Receipt | None:
         if now.epoch > tag.epoch:
             raise self._table.opened().epochs.ended(tag.epoch, now)
         if now.look is None or now.epoch < tag.epoch:
             return None
         found = find(now.look, tag)
-        return receipt_of(found, tag) if found else None
-
-    def _check_same(self, receipt: Receipt, batch: Batch) -> Receipt:
-        """The receipt. Raises OutputDisagrees where the committed batch has other windows than this one."""
-        if receipt.windows and receipt.windows != batch.windows:
-            raise OutputDisagrees(
-                f"{self.place} holds another window than the ledger's batch {receipt.tag.seq} of epoch"
-                f" {receipt.tag.epoch}",
-                hint="this ledger is an older copy, or another one writes here; nothing was changed",
-            )
+        receipt = receipt_of(found, tag) if found else None
+        if found and receipt and like:
+            check_same(receipt, found, like, self.place)
         return receipt
 
     def _read_standing(self) -> EpochStanding | None:

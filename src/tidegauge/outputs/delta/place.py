@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from tidegauge.model.plan import Tag
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta.epochs import DeltaEpochs
 from tidegauge.outputs.delta.kept_events import FOLDER
+from tidegauge.storage.access import find_barrier
 from tidegauge.storage.probe import check_store
 from tidegauge.storage.settings import settings_of
 from tidegauge.storage.store import open_store
@@ -39,14 +39,10 @@ class Opened:
             refuse_catalogue_commits(look)
         if self.lake.on_s3:
             return
-        folder = Path(self.lake.path)
-        there = next(one for one in (folder, *folder.parents) if one.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            why = "may not be written by this user" if there.is_dir() else "is a file"
-            raise OutputUnreachable(
-                f"{folder} cannot be written: {there} {why}",
-                hint="give this user permission there, or choose another path",
-            )
+        barrier = find_barrier(Path(self.lake.path), folder=True)
+        if barrier is not None:
+            why, hint = barrier
+            raise OutputUnreachable(f"{self.lake.path} cannot be written: {why}", hint=hint)
 
     def put(self, look: Snapshot, tag: Tag, said: str) -> bool:
         """Commit a batch that changes nothing, without Spark. False: somebody else committed first, or the

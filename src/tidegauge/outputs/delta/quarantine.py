@@ -17,7 +17,7 @@ from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.batch_data import Verdict
-from tidegauge.model.delta_flow import DeltaFlow, TableRef
+from tidegauge.model.delta_flow import QUARANTINE_COLUMNS, DeltaFlow, TableRef
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import to_text
 from tidegauge.model.types import quote
@@ -31,18 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 KIND = "quarantine"
-COLUMNS = {
-    "row": "string",
+_NO_TEXTS = {
     "_reasons": "array<string>",
-    "_pipeline": "string",
-    "_flow": "string",
     "_epoch": "bigint",
     "_seq": "bigint",
-    "_run_id": "string",
-    "_window": "string",
     "_quarantined_at": "timestamp",
-    "_replay": "string",
 }
+COLUMNS = {name: _NO_TEXTS.get(name, "string") for name in (*QUARANTINE_COLUMNS, "_replay")}
 """`_replay`: the mark of a row that is just being appended to its target; afterwards the row is deleted."""
 _IN_LOG: dict[str, object] = {"bigint": "long", "array<string>": {"array": "string"}}
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.position import from_body
 from tidegauge.model.spec import Lake
 from tidegauge.model.watermark import Recalled
-from tidegauge.outputs.delta.epochs import EPOCH, DeltaEpochs, EpochStanding
+from tidegauge.outputs.delta.epochs import DeltaEpochs
 from tidegauge.storage.store import open_store
 
 
@@ -38,7 +37,8 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | N
     Raises OutputUnreachable; OutputDisagrees where the log no longer has the commits that are needed.
     """
     store = open_store(lake)
-    now = DeltaEpochs(Log(store), pipeline, flow).standing()
+    epochs = DeltaEpochs(Log(store), pipeline, flow)
+    now = epochs.standing()
     if not now.ours and now.marker is None:
         return None
     epoch, seq = now.epoch, now.logged or 0
@@ -46,16 +46,16 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | N
     try:
         at = (epoch, seq)
         while at[0] and not at[1]:
-            opening = _find_opening(now, pipeline, flow, at[0])
+            opening = epochs.find_opening(now, at[0])
             if opening is None:
                 raise _lost_error(flow, store.place, f"what opened epoch {at[0]}")
-            opened = str(opening.get("reason") or "") if opened is None else opened
-            if opening["continues"] is None:
+            opened = opening.reason if opened is None else opened
+            if opening.continues is None:
                 return RecalledDeltaEpoch(epoch, seq, {}, opened)
-            at = int(opening["continues"]["epoch"]), int(opening["continues"]["upto"])
+            at = opening.continues
         if not at[1]:
             return RecalledDeltaEpoch(epoch, seq, {}, opened)
-        batch = next((one for one in _find_messages(now, pipeline, flow) if _batch_number(one) == at), None)
+        batch = next((one for one in epochs.find_notes(now) if _batch_number(one) == at), None)
         if batch is None:
             raise _lost_error(flow, store.place, f"batch {at[1]}, epoch {at[0]},")
         return RecalledDeltaEpoch(epoch, seq, _parse_marks(batch), opened)
@@ -67,36 +67,9 @@ def recall_delta(lake: Lake, pipeline: str, flow: str) -> RecalledDeltaEpoch | N
         ) from error
 
 
-def _find_messages(now: EpochStanding, pipeline: str, flow: str) -> Iterator[dict[str, Any]]:
-    """The notes of the flow's own commits, newest first."""
-    for commit in now.look.commits() if now.look else ():
-        said = commit.note
-        if said is not None and (said.get("pipeline"), said.get("flow")) == (pipeline, flow):
-            yield said
-
-
 def _batch_number(said: dict[str, Any]) -> tuple[int, int] | None:
     """Epoch and sequence number of the batch in a note; None where the commit is no batch."""
     return (int(said["epoch"]), int(said["seq"])) if said.get("kind") is None else None
-
-
-def _find_opening(now: EpochStanding, pipeline: str, flow: str, epoch: int) -> dict[str, Any] | None:
-    """How an epoch was opened, by the marker file beside the log or else by the log; None: not found."""
-    marker = now.marker
-    if marker is not None and marker.epoch == epoch:
-        continues = marker.continues
-        return {
-            "reason": marker.reason,
-            "continues": {"epoch": continues[0], "upto": continues[1]} if continues else None,
-        }
-    return next(
-        (
-            one
-            for one in _find_messages(now, pipeline, flow)
-            if one.get("kind") == EPOCH and int(one["epoch"]) == epoch
-        ),
-        None,
-    )
 
 
 def _parse_marks(said: dict[str, Any]) -> dict[str, Recalled]:

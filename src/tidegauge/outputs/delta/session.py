@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.newest import Snapshot
+from tidegauge.model.catalogue_name import quote_name
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, TableRef
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import no_rows
@@ -18,7 +19,7 @@ from tidegauge.outputs.delta.target import (
     properties_for,
     target_of,
 )
-from tidegauge.outputs.delta.types import as_sql, literal, table_name
+from tidegauge.outputs.delta.types import as_sql, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ def configure(session: SparkSession) -> None:
 
 def name_of(ref: TableRef) -> str:
     """The table as SQL names it."""
-    return table_name(ref.name) if ref.name is not None else f"delta.{quote(str(ref.path))}"
+    return quote_name(ref.name) if ref.name is not None else f"delta.{quote(str(ref.path))}"
 
 
 def apply_changes(

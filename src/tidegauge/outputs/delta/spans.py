@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.model.delta_flow import VALID_FROM
-from tidegauge.model.types import quote
+from tidegauge.model.types import parse_decimal, quote
 from tidegauge.outputs.delta.events import EventColumns
 from tidegauge.outputs.delta.types import bare, literal
 
@@ -15,8 +15,24 @@ if TYPE_CHECKING:
 
 _PICKED = {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string"}
 """Types that have bounds in a file's statistics and are exact as text; decimals have both too."""
+_EXACT_DIGITS = 15
+"""Other writers (delta-rs) note the bounds of a decimal as a double, which is exact for so many digits. With
+more, a file could be skipped that has the key."""
 _SHORT = 2000
 """The most characters that both bounds of a column may have together."""
+
+
+def has_bounds(type_of: Any) -> bool:
+    """Whether files can be skipped by a column of this bare type."""
+    size = parse_decimal(type_of) if isinstance(type_of, str) else None
+    return size.precision <= _EXACT_DIGITS if size else str(type_of) in _PICKED
+
+
+def find_ends(low: str | None, high: str | None, type_of: str) -> str | None:
+    """The ends of a span as SQL has them after BETWEEN; None where there is none, or they are too long."""
+    if low is None or high is None or len(low) + len(high) >= _SHORT:
+        return None
+    return f"{literal(low, type_of)} AND {literal(high, type_of)}"
 
 
 def select_extremes(shape: EventColumns, where: str = "true") -> Iterator[Column]:
@@ -38,9 +54,8 @@ def list_conditions(shape: EventColumns, found: Row, prefix: str = "", *, moment
         names["s"] = VALID_FROM
     conditions = []
     for inner, type_of in _list_types(shape):
-        low, high = found[f"low_{inner}"], found[f"high_{inner}"]
-        if inner in names and low is not None and len(low) + len(high) < _SHORT:
-            ends = f"{literal(low, type_of)} AND {literal(high, type_of)}"
+        ends = find_ends(found[f"low_{inner}"], found[f"high_{inner}"], type_of)
+        if inner in names and ends is not None:
             conditions.append(f"{prefix}{quote(names[inner])} BETWEEN {ends}")
     return conditions
 
@@ -55,5 +70,5 @@ def _list_types(shape: EventColumns) -> Iterator[tuple[str, str]]:
     """The inner name and type of each key column and of the sequence, if files can be skipped by it."""
     for inner, place in zip([*shape.keys, "s"], [*shape.key, shape.sequence], strict=True):
         type_of = bare(shape.fields[place].dataType.jsonValue())
-        if type_of in _PICKED or str(type_of).startswith("decimal("):
+        if has_bounds(type_of):
             yield inner, type_of

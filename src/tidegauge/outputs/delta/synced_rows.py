@@ -13,7 +13,7 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.types import quote
-from tidegauge.outputs.lake.splits import FEW
+from tidegauge.spark.on_demand import are_few
 from tidegauge.spark.split_frame import frame_of_splits, spark_schema
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def read_few(batch_data: BatchRows, key: Sequence[str]) -> pa.Table | None:
     schema = schema_of(batch_data.layout)
     if not batch_data.splits and batch_data.frame is None:
         return schema.empty_table()
-    if not batch_data.splits or batch_data.rows is None or batch_data.rows > FEW:
+    if not batch_data.splits or not are_few(batch_data.rows):
         return None
     parts = [pa.Table.from_batches(split.batches(), schema) for split in batch_data.splits]
     rows = sum(part.num_rows for part in parts)

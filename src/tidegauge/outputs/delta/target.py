@@ -13,6 +13,7 @@ from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VER
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.spec import Drift
 from tidegauge.model.types import quote
+from tidegauge.model.versions import FEED, has_feed, is_on
 from tidegauge.outputs.delta.types import (
     as_sql,
     bare,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-FEED, VECTORS = "delta.enableChangeDataFeed", "delta.enableDeletionVectors"
+VECTORS = "delta.enableDeletionVectors"
 _WIDENING, _MAPPING = "delta.enableTypeWidening", "delta.columnMapping.mode"
 _FORBIDDEN = set(" ,;{}()\n\t=")
 """Characters that a column's name may only have with column mapping."""
@@ -159,7 +160,7 @@ def plan_changes(
     known = written_columns(target, output)
     statements: list[str] = []
     notes: list[str] = []
-    if target.properties.get(FEED, "").lower() != "true":
+    if not has_feed(target.properties):
         statements.append(f"SET TBLPROPERTIES ('{FEED}' = 'true')")
         notes.append(f"the change data feed of {output.table} was off, and is on from here")
     statement, note = _set_vectors(target, output)
@@ -204,7 +205,7 @@ def plan_changes(
 
 def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], list[str]]:
     """Statements and notes that turn deletion vectors on or off, if the table is not as the output says."""
-    held, wanted = target.properties.get(VECTORS, "").lower() == "true", output.deletion_vectors
+    held, wanted = is_on(target.properties, VECTORS), output.deletion_vectors
     if wanted is None or wanted is held:
         return [], []
     set_to = f"SET TBLPROPERTIES ('{VECTORS}' = '{str(wanted).lower()}')"
@@ -249,7 +250,7 @@ def _alter(
         fields: list[NewField] = [*(((one.name,), one.type) for one in added), *grown]
         columns = ", ".join(f"{'.'.join(map(quote, path))} {as_sql(type_)}" for path, type_ in fields)
         yield f"ADD COLUMNS ({columns})"
-    if widened and target.properties.get(_WIDENING, "").lower() != "true":
+    if widened and not is_on(target.properties, _WIDENING):
         yield f"SET TBLPROPERTIES ('{_WIDENING}' = 'true')"
     yield from (f"ALTER COLUMN {quote(one.name)} TYPE {as_sql(one.type)}" for one in widened)
 
@@ -279,7 +280,7 @@ def _check(target: DeltaTarget, output: DeltaTable) -> None:
             hint="name the table's own partition columns, or drop the table and begin again with `tidegauge"
             " watermark reset`",
         )
-    if not output.mode.facts.only_adds and target.properties.get("delta.appendOnly") == "true":
+    if not output.mode.facts.only_adds and is_on(target.properties, "delta.appendOnly"):
         raise OutputDisagrees(
             f"{output.table} has delta.appendOnly set, and mode {output.mode} changes rows",
             hint="ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'), or use mode: append",

@@ -107,16 +107,6 @@ def names_in(part: Any) -> list[str]:
             return []
 
 
-def table_name(name: str) -> str:
-    """A name of the catalogue with each of its parts quoted; parts that are quoted already stay as they
-    are."""
-    parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
-    return ".".join(
-        part if part.startswith("`") and part.endswith("`") and len(part) > 1 else quote(part)
-        for part in parts
-    )
-
-
 def literal(value: str | None, type_: str) -> str:
     """A SQL expression of exactly this type for a value, given as the text that Spark casts it to in UTC.
 

@@ -11,6 +11,7 @@ an undo continues them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,6 +92,21 @@ def load_opening(store: Store, folder: str, epoch: int, *, durable: bool = False
     return opening
 
 
+def walk_back(store: Store, folder: str, epoch: int) -> Iterator[EpochOpening]:
+    """How an epoch was opened, then the one that it continues, and so on; epoch 0 was not opened. Raises
+    OutputDisagrees where one was never opened."""
+    while epoch:
+        opening = load_opening(store, folder, epoch)
+        if opening is None:
+            raise OutputDisagrees(
+                f"{store.place}/{path_of(folder, epoch)} is not there, so epoch {epoch} was never opened"
+                " here",
+                hint="the ledger is of another lake, or the file was removed: put it back from a backup",
+            )
+        yield opening
+        epoch = opening.continues[0] if opening.continues else 0
+
+
 def follow(
     store: Store, folder: str, found: EpochContents, *, epoch: int | None = None
 ) -> tuple[BatchNumber, ...]:
@@ -144,19 +160,11 @@ def _list_upto(epoch: int, last: int) -> list[BatchNumber]:
 def _chain(store: Store, folder: str, last: int, own: list[BatchNumber]) -> tuple[BatchNumber, ...]:
     """The batches that an epoch continues, and then its own."""
     splits = [own]
-    while last:
-        opening = load_opening(store, folder, last)
-        if opening is None:
-            raise OutputDisagrees(
-                f"{store.place}/{path_of(folder, last)} is not there, so epoch {last} was never opened here",
-                hint="the ledger is of another lake, or the file was removed: put it back from a backup",
-            )
-        if opening.continues is None:
-            break
-        # By number and not from the listing, which may have read this epoch's folder before its last batch
-        # was there.
-        last, upto = opening.continues
-        splits.append(_list_upto(last, upto))
+    for opening in walk_back(store, folder, last):
+        if opening.continues is not None:
+            # By number and not from the listing, which may have read this epoch's folder before its last
+            # batch was there.
+            splits.append(_list_upto(*opening.continues))
     return tuple(one for split in reversed(splits) for one in split)
 
 

@@ -41,15 +41,14 @@ from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
+from tidegauge.storage.parquet_footer import read_footer
 from tidegauge.storage.probe import check_store
-from tidegauge.storage.store import Entry, Store, open_store
+from tidegauge.storage.store import Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PART = re.compile(r"part-[^/]*\.parquet")
-_FOOTER = 64 * 1024
-"""How many bytes at a file's end are read first: enough for the footer of all but very wide tables."""
 
 
 class ParquetOutput:
@@ -161,7 +160,7 @@ class ParquetOutput:
         entries = list(self._store.list(attempt))
         parts = [entry for entry in entries if _PART.fullmatch(entry.path.removeprefix(f"{attempt}/"))]
         with ThreadPoolExecutor(8) as pool:
-            counts = list(pool.map(lambda entry: footer_rows(self._store, entry), parts))
+            counts = list(pool.map(lambda one: read_footer(self._store, one.path, one.bytes).num_rows, parts))
         # Spark writes at least one file, though it may be empty. If there are fewer rows than went in, the
         # executors wrote to disks of their own, which this process does not see.
         if not parts or (counted is not None and sum(counts) != counted):
@@ -246,21 +245,3 @@ class ParquetOutput:
                 hint="the ledger is older than the lake, or another ledger writes here; nothing was changed",
             )
         return theirs
-
-
-def footer_rows(store: Store, entry: Entry) -> int:
-    """The row count in a Parquet file's footer; only the file's end is read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        tail = store.tail(entry.path, _FOOTER)
-        size = int.from_bytes(tail[-8:-4], "little") + 8
-        if len(tail) < size <= entry.bytes:
-            tail = store.tail(entry.path, size)
-        return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
-    except pa.ArrowException as error:
-        raise OutputDisagrees(
-            f"{store.place}/{entry.path} is not a whole Parquet file",
-            hint="somebody changed it, or the disk did; run again to write the batch anew",
-        ) from error

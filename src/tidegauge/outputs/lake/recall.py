@@ -18,7 +18,7 @@ from tidegauge.model.spec import DeltaFolder, LakeTable, TableFlow, WarehouseTab
 from tidegauge.model.table import COPY
 from tidegauge.outputs.delta.batches import CommittedBatches, committed_batches
 from tidegauge.outputs.delta.recall import recall_delta
-from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, load_opening
+from tidegauge.outputs.lake.epochs import EpochContents, contents, follow, walk_back
 from tidegauge.outputs.lake.manifest import BatchNumber, Manifest
 from tidegauge.outputs.lake.table import load_all
 from tidegauge.outputs.warehouse.commits import Commits
@@ -76,13 +76,13 @@ def _recall_lake(flow: TableFlow, output: LakeTable) -> RecalledEpoch | None:
     newest = epoch = found.newest
     seq = upto = _find_last(found, epoch)
     opened: str | None = None
-    while not upto and epoch:
-        opening = load_opening(store, folder, epoch)
-        assert opening is not None
+    for opening in walk_back(store, folder, epoch if not upto else 0):
         opened = opening.reason if opened is None else opened
         if opening.continues is None:
             break
         epoch, upto = opening.continues
+        if upto:
+            break
     manifests = _load_batches(flow, store, folder, epoch, upto)
     windows = tuple(one.windows[0] for one in manifests)
     removed = sum(one.gone is not None for one in manifests)

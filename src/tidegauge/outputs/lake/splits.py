@@ -10,7 +10,6 @@ Of Spark, only `range`, `mapInArrow` and `collect` are used, which Spark Connect
 
 from __future__ import annotations
 
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,17 +23,15 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.spark.on_demand import local_tasks_for, may_move_here
+from tidegauge.spark.on_demand import are_few, local_tasks_for, may_move_here
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
-from tidegauge.storage.local import translate_os_error
+from tidegauge.storage.local import sync_path, translate_os_error
 from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-FEW = 100_000
-"""Up to this many rows this process copies faster than a Spark job starts."""
 GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
 """Rows, and bytes, that are held in memory before a row group is written, whichever is reached first."""
@@ -51,7 +48,7 @@ def write_splits(
     The files are durable when this returns; paths are relative to the lake's. Spark is only started where the
     rows are many, or not counted, and no other tasks are at hand.
     """
-    if batch_data.rows is not None and batch_data.rows <= FEW and may_move_here(spark):
+    if are_few(batch_data.rows) and may_move_here(spark):
         return write_here(lake, attempt, batch_data)
     if (local := local_tasks_for(spark)) is not None:
         layout = BatchRows(batch_data.layout)
@@ -159,7 +156,7 @@ def _write(
             rows = _fill(target, batch_data, split, group_rows)
             size = target.stat().st_size
             if rows and durable:
-                _sync(target)
+                sync_path(target)
         except BaseException:
             target.unlink(missing_ok=True)
             raise
@@ -222,11 +219,3 @@ def _check(lake: Lake, attempt: str, written: Sequence[DataFile]) -> None:
     # Files of tries that were given up. A try that still writes leaves its file to `files clean`.
     rest = sorted(set(there) - {file.path for file in kept})
     store.delete(rest, below=attempt)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

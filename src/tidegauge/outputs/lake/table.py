@@ -14,7 +14,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field
 from tidegauge.model.types import quote
-from tidegauge.outputs.lake.epochs import contents, follow, load_opening
+from tidegauge.outputs.lake.epochs import contents, follow, walk_back
 from tidegauge.outputs.lake.manifest import BatchNumber, Manifest, load, path_of, refuse_removed
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
@@ -37,7 +37,7 @@ class CommittedFile:
     seq: int
     file: DataFile
     last: int | None = None
-    """For a compacted file in a `Listing`: the last of its batches, while `seq` is the first; else None."""
+    """For a compacted file of `TableFiles`: the last of its batches, while `seq` is the first; else None."""
 
 
 def load_committed(
@@ -57,18 +57,8 @@ def chain(store: Store, folder: str, epoch: int, seq: int) -> tuple[tuple[int, i
 
     Reads one file for each epoch that the next one continues, however many batches there are.
     """
-    found = [(epoch, seq)]
-    while found[0][0]:
-        opening = load_opening(store, folder, found[0][0])
-        if opening is None:
-            raise OutputDisagrees(
-                f"{store.place}/{folder}: epoch {found[0][0]} was never opened here",
-                hint="the ledger is of another lake, or a file was removed: put it back from a backup",
-            )
-        if opening.continues is None:
-            break
-        found.insert(0, opening.continues)
-    return tuple(found)
+    before = (one.continues for one in walk_back(store, folder, epoch) if one.continues)
+    return (*reversed(list(before)), (epoch, seq))
 
 
 def load_all(store: Store, folder: str, found: Sequence[BatchNumber]) -> tuple[Manifest, ...]:
@@ -89,15 +79,6 @@ def load_all(store: Store, folder: str, found: Sequence[BatchNumber]) -> tuple[M
         return tuple(map(read, found))
     with ThreadPoolExecutor(8) as pool:
         return tuple(pool.map(read, found))
-
-
-def committed_files(lake: Lake, folder: str, *, epoch: int | None = None) -> tuple[CommittedFile, ...]:
-    """The files that a reader of the table reads, batch by batch, without batches that were cleaned away."""
-    return tuple(
-        CommittedFile(manifest.tag.epoch, manifest.tag.seq, file)
-        for manifest in load_committed(lake, folder, epoch=epoch)
-        for file in (() if manifest.gone else manifest.sources)
-    )
 
 
 def lake_files(lake: Lake, folder: str, manifests: Iterable[Manifest]) -> tuple[LakeFile, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from tidegauge.errors import OutputError
@@ -11,6 +12,9 @@ from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse.warehouse import WarehouseSession
 
 _SCALE_MAX = 37
+_TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
+# A quoted name or text is left alone; only a bare `t.` is the target's alias.
+_ALIAS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bt\.""")
 
 
 def list_tables(session: WarehouseSession, catalogue: str, schema: str | None, prefix: str) -> list[str]:
@@ -43,3 +47,14 @@ def choose_type(title: str, field: Field, types: Mapping[str, str], *, decimal: 
         f"{title} has no type for the column {field.name}, which arrives as {field.type}",
         hint=f"bring it as text: `types: {{{field.name}: string}}`",
     )
+
+
+def find_length(field: Field) -> int | None:
+    """How many characters the source allows in a column; None where it sets no limit."""
+    match = _TEXT_LENGTH.fullmatch(field.source_type.strip())
+    return int(match[1]) if match else None
+
+
+def replace_alias(sql: str, named: str) -> str:
+    """SQL with the target's own name in place of its alias `t`."""
+    return _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], sql)

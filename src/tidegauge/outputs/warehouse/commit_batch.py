@@ -9,7 +9,7 @@ from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, Ti
 from tidegauge.model.expectation import Checks
 from tidegauge.model.marks import Marks
 from tidegauge.model.mode import Mode
-from tidegauge.model.plan import Batch, Receipt, Tag
+from tidegauge.model.plan import BATCH, NULLS, Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.model.staged import Staged
@@ -18,7 +18,7 @@ from tidegauge.outputs.warehouse import modes, staging
 from tidegauge.outputs.warehouse.columns import key_of, shape_of
 from tidegauge.outputs.warehouse.commits import show_written
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
-from tidegauge.outputs.warehouse.heads import BATCH, NULLS, Counts, kind_of
+from tidegauge.outputs.warehouse.heads import Counts
 from tidegauge.outputs.warehouse.mode_target import DELETED_AT, ModeTarget, exists
 from tidegauge.outputs.warehouse.quarantine import QuarantineBatch
 from tidegauge.outputs.warehouse.stage_checks import count_repeated, set_aside
@@ -47,7 +47,7 @@ class StagedBatch:
 
     @property
     def kind(self) -> str:
-        return kind_of(self.batch)
+        return self.batch.kind
 
 
 class _RepeatedKeys(Exception):

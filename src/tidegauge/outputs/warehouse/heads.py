@@ -1,4 +1,4 @@
-"""The heads of a target's epochs, and the kinds of batches and heads that `tidegauge_commits` keeps."""
+"""The heads of a target's epochs, and their kinds that `tidegauge_commits` keeps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.model.override import show_continued
-from tidegauge.model.plan import Batch
 
-BATCH, NULLS, DELETES, EMPTIES = "batch", "nulls", "deletes", "empties"
-"""Kinds of batches."""
 HEAD, REFRESH = "head", "refresh"
 """Kinds of heads."""
 
@@ -58,12 +55,6 @@ def head_of(row: Sequence[Any], written: str | None = None) -> Head:
         empties=kind == REFRESH,
         written=written,
     )
-
-
-def kind_of(batch: Batch) -> str:
-    if batch.empties:
-        return EMPTIES
-    return DELETES if batch.deletes else NULLS if batch.nulls else BATCH
 
 
 def find_followed(heads: Sequence[Head], epoch: int) -> tuple[int, ...]:

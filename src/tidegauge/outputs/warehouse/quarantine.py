@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.delta_flow import QUARANTINE
+from tidegauge.model.delta_flow import QUARANTINE, QUARANTINE_COLUMNS
 from tidegauge.model.marks import FAILED, ROW, Marks
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import to_text
@@ -19,9 +19,7 @@ from tidegauge.model.spec import TableName
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 
 ROW_COLUMN, REASONS, AT = "row", "_reasons", "_quarantined_at"
-_TEXTS = (ROW_COLUMN, REASONS, "_pipeline", "_flow", "_run_id", "_window")
 _NUMBERS = ("_epoch", "_seq")
-COLUMNS = (ROW_COLUMN, REASONS, "_pipeline", "_flow", *_NUMBERS, "_run_id", "_window", AT)
 _AT_ONCE = 200
 
 
@@ -54,7 +52,7 @@ class WarehouseQuarantine:
             return False
         folds = self._warehouse.folds_case
         there = {field.name.lower() if folds else field.name for field in held}
-        lost = next((name for name in COLUMNS if name not in there), None)
+        lost = next((name for name in QUARANTINE_COLUMNS if name not in there), None)
         if lost is not None:
             raise OutputDisagrees(
                 f"{self.table} in {self._warehouse.place} has no column {lost}, so no row of {self._flow} can"
@@ -71,8 +69,8 @@ class WarehouseQuarantine:
             return
         session.rollback()
         warehouse = self._warehouse
-        kinds = {**dict.fromkeys(_TEXTS, warehouse.text), **dict.fromkeys(_NUMBERS, warehouse.whole)}
-        columns = [WarehouseColumn(name, kinds.get(name, warehouse.moment)) for name in COLUMNS]
+        kinds = {AT: warehouse.moment, **dict.fromkeys(_NUMBERS, warehouse.whole)}
+        columns = [WarehouseColumn(name, kinds.get(name, warehouse.text)) for name in QUARANTINE_COLUMNS]
         session.run(warehouse.create(self.table, columns))
         session.commit()
 

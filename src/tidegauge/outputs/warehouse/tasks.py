@@ -19,15 +19,13 @@ from tidegauge.errors import OutputError, OutputUnreachable
 from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import TableName
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
-from tidegauge.spark.on_demand import local_tasks_for, may_move_here
+from tidegauge.spark.on_demand import are_few, local_tasks_for, may_move_here
 from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-FEW = 100_000
-"""Up to so many rows, this process loads them sooner than a Spark job would start."""
 _TASKS = 32
 """Tasks that splits are loaded by, and so connections at once, at most, however many executors there are."""
 _TRIES = 3
@@ -78,7 +76,7 @@ def read_few(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Parts 
     """
     if batch_data.splits and not may_move_here(spark):
         return None
-    if (not batch_data.splits and batch_data.frame is not None) or (batch_data.rows or 0) > FEW:
+    if (not batch_data.splits and batch_data.frame is not None) or not are_few(batch_data.rows or 0):
         return None
     if batch_data.rows is not None:
         return parts_of(batch_data.splits)
@@ -89,7 +87,7 @@ def read_few(batch_data: BatchRows, spark: Callable[[], SparkSession]) -> Parts 
         for batch in batches:
             held[-1][1].append(batch)
             rows += batch.num_rows
-            if rows > FEW:
+            if not are_few(rows):
                 return None
     return held
 

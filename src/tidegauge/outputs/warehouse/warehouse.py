@@ -224,7 +224,7 @@ class Warehouse(ABC):
         return self.name(field.name)
 
     def fit(self, held: Field, field: Field, *, key: bool) -> fit.Fit:
-        """Whether a column that is there holds a field's values: see `fit.Verdict`."""
+        """Whether a column that is there holds a field's values: see `fit.FitVerdict`."""
         return fit.by_type(held, field, self.type(field, key=key))
 
     def misfit(self, held: Field, value: str) -> str:

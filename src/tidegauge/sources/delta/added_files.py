@@ -16,7 +16,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tidegauge.delta_log.commit import LOG, Action, parse_commit, time_of
+from tidegauge.delta_log.commit import LOG, Action, parse_commit
+from tidegauge.delta_log.commit_times import find_commit_times
 from tidegauge.delta_log.location import damaged_error, lake_of, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import TableState
@@ -92,8 +93,10 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
         state = log.state(upto)
         if state is None:
             raise version_gone(table, upto)
-        for version, body in zip(versions, log.bodies(versions), strict=True):
-            if body is None:
+        bodies = list(log.bodies(versions))
+        times = find_commit_times(log, versions)
+        for version, body in zip(versions, bodies, strict=True):
+            if body is None or version not in times:
                 raise version_gone(table, version)
             commit = parse_commit(version, body)
             if commit.changes and not commit.only_adds:
@@ -102,7 +105,7 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
                     " what changed",
                     hint="switch its change data feed on, and begin anew with `tidegauge watermark reset`",
                 )
-            files += (_file(root, add, version, commit.at) for add in commit.came)
+            files += (_file(root, add, version, times[version]) for add in commit.came)
     except OutputError as error:
         raise unreachable(location, error) from error
     except (ValueError, KeyError) as error:
@@ -152,12 +155,13 @@ def describe_columns(table: TableRef, location: str, version: int) -> tuple[list
 
 
 def commit_time(table: TableRef, location: str, version: int) -> datetime:
-    """When a version was committed, in UTC: as the commit itself says, or else by the date of its file."""
+    """When a version was committed, in UTC, as `find_commit_times` says it; where the commit is gone, by the
+    date of its checkpoint."""
     try:
         log = ListedLog(lake_of(location, table.storage))
-        body = log.commit(version)
-        if body is not None and (at := time_of(body)):
-            return at
+        found = find_commit_times(log, [version])
+        if version in found:
+            return found[version]
         named = f"{LOG}/{version:020}."
         dates = [one.modified for one in log.store.list(LOG) if one.path.startswith(named)]
     except OutputError as error:

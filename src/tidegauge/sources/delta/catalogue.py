@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from tidegauge.errors import ConfigError, SourceError, SourceUnreachable, TableMissing
+from tidegauge.errors import SourceError, SourceUnreachable, TableMissing
+from tidegauge.model.catalogue_name import parse_name, quote_name
 from tidegauge.model.secret import mask
 from tidegauge.model.types import quote
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _PARALLEL = 8
 _PLAIN = re.compile(r"\w+")
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 Facts = tuple[str, str, str]
 """Kind, provider and location of a table."""
 _OF_SESSION, _DELTAS = "spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -37,7 +37,7 @@ def locate(spark: SparkSession, schemas: Sequence[str] = (), tables: Sequence[st
         found |= _locate_in_schema(spark, schema)
     named: dict[str, list[str]] = {}
     for table in tables:
-        parts = _parts(table)
+        parts = parse_name(table)
         schema = ".".join(map(_show, parts[:-1])) if len(parts) > 1 else spark.catalog.currentDatabase()
         named.setdefault(schema, []).append(parts[-1])
     for schema, names in named.items():
@@ -50,7 +50,7 @@ def locate_schema(spark: SparkSession, schema: str) -> str | None:
 
     Raises TableMissing for a schema that is not there, SourceUnreachable for a catalogue without an answer.
     """
-    quoted = _quote(schema)
+    quoted = quote_name(schema)
     if not _is_schema(spark, quoted):
         raise _missing_error(f"the schema {schema}")
     rows = _rows(spark, f"DESCRIBE SCHEMA EXTENDED {quoted}", f"the schema {schema}")
@@ -62,7 +62,7 @@ def locate_schema(spark: SparkSession, schema: str) -> str | None:
 def register(spark: SparkSession, table: str, location: str) -> None:
     """Give an existing Delta table a name in the catalogue, unless the name is taken."""
     place = location.replace("\\", "\\\\").replace("'", "\\'")
-    statement = f"CREATE TABLE IF NOT EXISTS {_quote(table)} USING delta LOCATION '{place}'"
+    statement = f"CREATE TABLE IF NOT EXISTS {quote_name(table)} USING delta LOCATION '{place}'"
     _rows(spark, statement, f"the table {table}")
 
 
@@ -77,9 +77,9 @@ class DescribedView:
 
 def describe_view(spark: SparkSession, name: str) -> DescribedView | None:
     """What the catalogue says about a view; None if nothing has that name."""
-    if not spark.catalog.tableExists(_quote(name)):
+    if not spark.catalog.tableExists(quote_name(name)):
         return None
-    rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {_quote(name)}", f"the view {name}")
+    rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {quote_name(name)}", f"the view {name}")
     facts = {row.col_name: row.data_type or "" for row in _detail(rows)}
     if facts.get("Type") not in _VIEWS:
         return DescribedView(is_view=False)
@@ -137,7 +137,7 @@ def _location(shown: str, facts: Facts) -> str:
 
 def _list(spark: SparkSession, schema: str, pattern: str) -> dict[str, Facts | None]:
     """The facts of each table whose name matches; None for a table of which the list lacks some."""
-    quoted = _quote(schema)
+    quoted = quote_name(schema)
     # Asked first, because Spark writes a very long log message for a schema that is not there.
     if not spark.catalog.databaseExists(quoted):
         raise _missing_error(f"the schema {schema}")
@@ -149,7 +149,7 @@ def _describe_all(spark: SparkSession, schema: str, names: Sequence[str]) -> dic
     """The facts of tables whose provider and location the catalogue's list lacks: one query for each."""
 
     def one(name: str) -> Facts:
-        table = f"{_quote(schema)}.{quote(name)}"
+        table = f"{quote_name(schema)}.{quote(name)}"
         rows = _rows(spark, f"DESCRIBE TABLE EXTENDED {table}", f"the table {schema}.{name}")
         facts = {row.col_name: row.data_type or "" for row in _detail(rows)}
         return facts.get("Type", ""), facts.get("Provider", "").lower(), facts.get("Location", "")
@@ -209,7 +209,7 @@ def _missing_error(what: str) -> TableMissing:
 
 def in_memory(spark: SparkSession, table: str) -> bool:
     """Whether the catalogue that has the table's name forgets its tables when Spark ends."""
-    parts = _parts(table)
+    parts = parse_name(table)
     if (parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()) != _OF_SESSION:
         return False
     # A catalogue of another class keeps its tables itself; Delta's hands them on to Spark's own.
@@ -221,30 +221,9 @@ def in_memory(spark: SparkSession, table: str) -> bool:
 
 def split_name(name: str) -> tuple[str, str]:
     """The schema, as `locate` takes it (empty if the name has none), and the table without backticks."""
-    *above, table = _parts(name)
+    *above, table = parse_name(name)
     return ".".join(map(_show, above)), table
-
-
-def _parts(name: str) -> list[str]:
-    """The parts of a name, each of which may be in backticks. Raises ConfigError."""
-    parts: list[str] = []
-    at = 0
-    while True:
-        match = _PART.match(name, at)
-        if not match:
-            raise ConfigError(f"{name!r} is not the name of a table", hint="write it as schema.table")
-        parts.append(match[1].replace("``", "`") if match[1] else match[2])
-        at = match.end()
-        if at == len(name):
-            return parts
-        if name[at] != ".":
-            raise ConfigError(f"{name!r} is not the name of a table", hint="write it as schema.table")
-        at += 1
 
 
 def _show(part: str) -> str:
     return quote(part) if "." in part or "`" in part else part
-
-
-def _quote(name: str) -> str:
-    return ".".join(map(quote, _parts(name)))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.commit import Action, Commit, commit_path, parse_commit
+from tidegauge.delta_log.commit import Action, Commit, parse_commit
+from tidegauge.delta_log.commit_times import find_commit_times
 from tidegauge.delta_log.data_files import FileColumns, NeedsSpark, concat_rows
 from tidegauge.delta_log.location import lake_of
 from tidegauge.delta_log.log import ListedLog
@@ -89,7 +91,7 @@ def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> Sm
     lake = lake_of(location, table.storage)
     if lake.on_s3:
         raise NeedsSpark("not on a disk")
-    columns, commits = _look(lake, first, upto)
+    columns, commits, times = _look(lake, first, upto)
     if sum(int(action.get("size") or 0) for one in commits for action, _ in _list_change_files(one)) > _BYTES:
         raise NeedsSpark("a large feed")
     feed = [
@@ -99,7 +101,8 @@ def read_small_feed(table: TableRef, location: str, first: int, upto: int) -> Sm
     ]
     parts = []
     for commit in commits:
-        version, at = pa.scalar(commit.version, pa.int64()), _find_commit_time(Path(lake.path), commit)
+        version = pa.scalar(commit.version, pa.int64())
+        at = pa.scalar(times[commit.version], pa.timestamp("us", "UTC"))
         for action, kind in _list_change_files(commit):
             rows = columns.read(Path(lake.path), action, *(() if kind else feed[:1]))
             stamps = [(COMMIT_VERSION, version), (COMMIT_TIMESTAMP, at)]
@@ -125,19 +128,20 @@ def read_small_table(table: TableRef, location: str, version: int) -> tuple[Tabl
     return state, concat_rows([columns.read(Path(lake.path), one) for one in held], columns.schema)
 
 
-def _look(lake: Lake, first: int, upto: int) -> tuple[FileColumns, list[Commit]]:
+def _look(lake: Lake, first: int, upto: int) -> tuple[FileColumns, list[Commit], dict[int, datetime]]:
     try:
         log = ListedLog(lake)
         state = log.state(upto)
         bodies = [log.commit(version) for version in range(first, upto + 1)]
         commits = [parse_commit(first + at, body) for at, body in enumerate(bodies) if body is not None]
-    except (OutputError, ValueError, KeyError) as error:
+        times = find_commit_times(log, range(first, upto + 1))
+    except (OutputError, OSError, ValueError, KeyError) as error:
         raise NeedsSpark(str(error)) from error
     if state is None or len(commits) < len(bodies):
         raise NeedsSpark("the log does not reach back")
     if any(commit.facts for commit in commits):
         raise NeedsSpark("columns or properties change on the way")
-    return FileColumns.of(state), commits
+    return FileColumns.of(state), commits, times
 
 
 def _list_change_files(commit: Commit) -> Iterator[tuple[Action, str | None]]:
@@ -150,15 +154,3 @@ def _list_change_files(commit: Commit) -> Iterator[tuple[Action, str | None]]:
         raise NeedsSpark("rows of a file are marked as deleted")
     yield from ((action, INSERT) for action in commit.came)
     yield from ((action, DELETE) for action in commit.went)
-
-
-def _find_commit_time(folder: Path, commit: Commit) -> pa.Scalar:
-    """The time of a commit as Delta has it: the commit's own timestamp if it has one, else its file's."""
-    import pyarrow as pa
-
-    said = commit.info.get("inCommitTimestamp")
-    try:
-        milliseconds = int(said or (folder / commit_path(commit.version)).stat().st_mtime * 1000)
-    except OSError as error:
-        raise NeedsSpark(str(error)) from error
-    return pa.scalar(milliseconds * 1000, pa.timestamp("us", "UTC"))

@@ -22,6 +22,7 @@ from tidegauge.outputs.lake.manifest import COPIES, DATA
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
 from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseColumn
+from tidegauge.storage.parquet_footer import read_footer
 from tidegauge.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from tidegauge.outputs.warehouse.redshift.warehouse import Redshift
 
-_FOOTER = 64 * 1024
 _DENIED = re.compile(
     r"AccessDenied|Access ?Denied|InvalidAccessKeyId|SignatureDoesNotMatch|not authorized|credentials",
     re.IGNORECASE,
@@ -112,7 +112,9 @@ class _Copies:
         self, warehouse: Redshift, session: RedshiftSession, stage: StagingTable, files: Sequence[LakeFile]
     ) -> None:
         self._warehouse, self._session, self._stage = warehouse, session, stage
-        self._schema = _schema(files[0])
+        first = files[0]
+        footer = read_footer(open_store(first.lake), first.path, first.bytes)
+        self._schema = footer.schema.to_arrow_schema()
         self._access = _access(warehouse, files[0])
 
     def bring(self, files: Sequence[Numbered]) -> int:
@@ -259,24 +261,6 @@ def _text(value: str) -> str:
             "a path, role or key with a backslash cannot be said to Redshift's COPY", hint="use another"
         )
     return "'" + value.replace("'", "''") + "'"
-
-
-def _schema(file: LakeFile) -> pa.Schema:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    store = open_store(file.lake)
-    try:
-        tail = store.tail(file.path, _FOOTER)
-        size = int.from_bytes(tail[-8:-4], "little") + 8
-        if len(tail) < size <= file.bytes:
-            tail = store.tail(file.path, size)
-        return pq.read_schema(pa.BufferReader(tail))
-    except pa.ArrowException as error:
-        raise OutputDisagrees(
-            f"{store.place}/{file.path} is not a whole Parquet file",
-            hint="somebody changed it, or the disk did",
-        ) from error
 
 
 def _raw_type(part: pa.Field) -> str:

@@ -12,7 +12,13 @@ from tidegauge.model.default_schema import default_schema
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse import fit
-from tidegauge.outputs.warehouse.cloud_catalogue import choose_type, list_tables, no_table_error
+from tidegauge.outputs.warehouse.cloud_catalogue import (
+    choose_type,
+    find_length,
+    list_tables,
+    no_table_error,
+    replace_alias,
+)
 from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
 from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
@@ -24,7 +30,6 @@ NAME_BYTES = 127
 VARCHAR_BYTES = 65535
 VARBYTE_BYTES = 16_777_216
 
-_TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
 _BYTES_LENGTH = re.compile(r"(?:var)?binary\s*\((\d+)\)", re.IGNORECASE)
 _LENGTH = re.compile(r"\((\d+)\)")
 _BLOBS = {"tinyblob": 255, "blob": 65535}
@@ -62,9 +67,6 @@ _SHORT = {
     "binary varying": "varbyte",
     "varbyte": "varbyte",
 }
-
-# A quoted name or text is left alone; only a bare `t.` is the target's alias.
-_ALIAS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bt\.""")
 
 
 class Redshift(Warehouse):
@@ -205,8 +207,7 @@ class Redshift(Warehouse):
     def delete(self, target: TableName, where: str) -> str:
         """Without an alias, which Redshift's DELETE does not take."""
         named = self.table(target)
-        condition = _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], where)
-        return f"DELETE FROM {named} WHERE {condition}"
+        return f"DELETE FROM {named} WHERE {replace_alias(where, named)}"
 
     def lock(self, session: WarehouseSession, commits: TableName) -> None:
         assert isinstance(session, RedshiftSession)
@@ -230,8 +231,8 @@ class Redshift(Warehouse):
 def text_bytes(field: Field) -> int:
     """Bytes of a text column: four for each character that the source allows; the most there can be where the
     source sets no limit."""
-    match = _TEXT_LENGTH.fullmatch(field.source_type.strip())
-    return max(1, min(4 * int(match[1]), VARCHAR_BYTES)) if match else VARCHAR_BYTES
+    length = find_length(field)
+    return VARCHAR_BYTES if length is None else max(1, min(4 * length, VARCHAR_BYTES))
 
 
 def _binary_bytes(field: Field) -> int:

@@ -19,7 +19,13 @@ from tidegauge.model.table import Field
 from tidegauge.model.types import holds, parse_decimal
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse import spark_rows as scratch
-from tidegauge.outputs.warehouse.cloud_catalogue import choose_type, list_tables, no_table_error
+from tidegauge.outputs.warehouse.cloud_catalogue import (
+    choose_type,
+    find_length,
+    list_tables,
+    no_table_error,
+    replace_alias,
+)
 from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
@@ -62,10 +68,7 @@ _HELD = {
     "TEXT": "string",
     "BINARY": "binary",
 }
-_TEXT_LENGTH = re.compile(r"(?:n?var)?char(?:acter)?(?: varying)?\s*\((\d+)\)", re.IGNORECASE)
 _LENGTH = re.compile(r"\((\d+)\)")
-# A quoted name or text is left alone; only a bare `t.` is the target's alias.
-_ALIAS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bt\.""")
 
 
 class Snowflake(Warehouse):
@@ -160,12 +163,12 @@ class Snowflake(Warehouse):
 
     def update(self, target: TableName, source: str, sets: Sequence[tuple[str, str]], where: str) -> str:
         named = self.table(target)
-        pairs = ", ".join(f"{self.name(column)} = {_replace_alias(value, named)}" for column, value in sets)
-        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {_replace_alias(where, named)}"
+        pairs = ", ".join(f"{self.name(column)} = {replace_alias(value, named)}" for column, value in sets)
+        return f"UPDATE {named} SET {pairs} FROM {source} AS s WHERE {replace_alias(where, named)}"
 
     def delete(self, target: TableName, where: str) -> str:
         named = self.table(target)
-        return f"DELETE FROM {named} WHERE {_replace_alias(where, named)}"
+        return f"DELETE FROM {named} WHERE {replace_alias(where, named)}"
 
     def lock(self, session: WarehouseSession, commits: TableName) -> None:
         """Lock by a row of its own, since there is no LOCK: a DELETE from a table makes every other one wait.
@@ -279,13 +282,9 @@ def _number_rows(split: Split, number: int, schema: pa.Schema) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays([*batch.columns, ordinal], schema=schema)
 
 
-def _replace_alias(sql: str, named: str) -> str:
-    return _ALIAS.sub(lambda found: f"{named}." if found[0] == "t." else found[0], sql)
-
-
 def _characters(field: Field) -> int:
-    match = _TEXT_LENGTH.fullmatch(field.source_type.strip())
-    return max(1, min(int(match[1]), TEXT_LENGTH)) if match else TEXT_LENGTH
+    length = find_length(field)
+    return TEXT_LENGTH if length is None else max(1, min(length, TEXT_LENGTH))
 
 
 def _same_scale(held: Field, field: Field) -> bool:
