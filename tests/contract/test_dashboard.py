@@ -20,6 +20,7 @@ from tidegauge.config.load import load_project
 from tidegauge.dashboard import run_pages
 from tidegauge.dashboard.access import Access
 from tidegauge.dashboard.app import make_app
+from tidegauge.flows.override import KINDS
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.secret import Secret
 
@@ -95,6 +96,21 @@ def test_the_gap_map_draws_what_is_there_and_what_is_not(shop: Path) -> None:
     text = client(shop).get("/gaps?name=orders").text
     assert "epoch 1" in text
     assert "wrong zone" in text
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_each_override_is_a_change_by_hand_and_begins_a_lane(shop: Path, kind: str) -> None:
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        [mark] = ledger.watermarks("shop", ["orders"])
+        for each in ("set", kind) if kind == "undo" else (kind,):
+            positions = {mark.input: mark.position} if each not in ("reset", "undo") else {}
+            begun = ledger.begin_override("shop", "orders", each, positions, owner=ME, reason=f"by {each}")
+            ledger.end_override("shop", "orders", epoch=begun.epoch)
+    gaps = client(shop).get("/gaps?name=orders").text
+    assert f"epoch {begun.epoch}" in gaps
+    assert f"by {kind}" in gaps
+    assert f'class="event e-{kind}"' in client(shop).get("/history?event=by+hand").text
 
 
 def test_a_piece_that_was_read_again_leads_to_its_own_event(shop: Path) -> None:
