@@ -50,6 +50,8 @@ def refused(sql: str, by: Sequence[str] = ("id",)) -> TransformFailed:
             "row by row over orders",
         ),
         ("SELECT id, my_udf(v) AS w FROM orders", ROWS, "row by row over orders"),
+        ("SELECT id FROM orders WHERE k LIKE ANY ('a%', 'b%')", ROWS, "row by row over orders"),
+        ("SELECT id, any(v > 1) AS w FROM orders GROUP BY id", KEYS, "covers the grouping"),
         ("SELECT 1 AS id FROM dims", ROWS, "reads nothing that moves"),
         ("SELECT id, sum(v) FROM orders GROUP BY id", KEYS, "GROUP BY; the key covers the grouping"),
         ("SELECT o.id, i.v FROM orders o JOIN items i ON o.id = i.oid", KEYS, "joins 2 inputs"),

@@ -15,6 +15,7 @@ from tidegauge.transform.check_columns import find_outputs
 from tidegauge.transform.nondeterminism import find_clock_in, find_random_in
 from tidegauge.transform.parse import DIALECT, is_readable
 from tidegauge.transform.scope import Columns
+from tidegauge.transform.spark_functions import find_aggregate
 
 
 def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
@@ -87,7 +88,7 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
     why = None
     if condition.find(exp.Query):
         why = "reads another table"
-    elif condition.find(exp.Window, exp.AggFunc):
+    elif condition.find(exp.Window) or find_aggregate(condition):
         why = "looks at several rows"
     elif (random := find_random_in(text)) is not None:
         why = f"is another with every run: {random}()"
