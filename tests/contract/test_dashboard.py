@@ -166,8 +166,12 @@ def test_ten_thousand_flows_are_shown_page_by_page(tmp_path: Path) -> None:
     assert "page 1 of 50" in pages.get("/proofs").text
 
 
-def test_a_run_in_python_is_what_the_pages_show(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ledger", ["sqlite:///ledger.db", "json:ledger"])
+def test_a_run_in_python_is_what_the_pages_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str
+) -> None:
     """Real runs, real comparison: SQLite into DuckDB, with a table whose name would like to be a script."""
+    monkeypatch.setenv("LEDGER", ledger)  # a ledger of files keeps the windows of attempts
     make_project(tmp_path)
     table = '"' + HOSTILE.replace('"', '""') + '"'
     with closing(sqlite3.connect(tmp_path / "shop.db")) as app:
@@ -199,6 +203,9 @@ def test_a_run_in_python_is_what_the_pages_show(tmp_path: Path) -> None:
     for one in shown["flows"]:
         for name in ("state", "batches", "rows_read", "rows_written", "rows_inserted", "error"):
             assert one[name] == kept[one["flow"]][name], name
+        if "windows" in one:
+            assert one["windows"] == kept[one["flow"]]["windows"]
+    assert ("windows" in shown["flows"][0]) == ledger.startswith("json:")
     assert "2 of 2 tables equal" in pages.get("/proofs").text
 
 

@@ -69,7 +69,7 @@ def find_aggregate(node: exp.Expr) -> str | None:
 
 
 def _is_known_aggregate(node: exp.Expr) -> bool:
-    """Whether sqlglot knows the node as an aggregate; the `ANY` and `ALL` of `LIKE ANY (…)` look at one row."""
+    """Whether sqlglot knows the node as an aggregate; `ANY` and `ALL` after `LIKE` are none."""
     if isinstance(node, exp.Any | exp.All):
         return not (isinstance(node.parent, exp.Like | exp.ILike) and node.parent.expression is node)
     return isinstance(node, exp.AggFunc)
