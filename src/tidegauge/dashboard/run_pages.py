@@ -84,7 +84,7 @@ class RunPage:
     remembered: bool
     """Whether the events that were read go back to the beginning of the run."""
     inputs: Mapping[str, tuple[str, str]]
-    """By flow, the name and cursor of its first input, whose window an attempt has; flows are left out of which
+    """By flow, the name and cursor of its first input, whose window an attempt has; without flows of which
     that is not known."""
 
     def to_json(self) -> dict[str, Any]:
