@@ -73,6 +73,24 @@ def test_a_filter_narrows_and_nothing_selected_is_not_nothing_there(shop: Path, 
     assert not (empty / "ledger.db").exists()
 
 
+def test_a_plan_that_is_not_done_in_time_is_stuck_as_alerts_have_it(shop: Path) -> None:
+    file = shop / "tidegauge.yml"
+    file.write_text(f"{file.read_text()}health: {{stuck: 2h}}\n")
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        plans = ledger.plan([draft("waits"), draft("fresh")], owner=ME, run_id="three")
+    with closing(sqlite3.connect(shop / "ledger.db")) as store:
+        earlier = "UPDATE plans SET created_at = datetime(created_at, '-3 hours') || '.000000' WHERE {} = ?"
+        store.execute(earlier.format("plan_id"), (plans["waits"].plan_id,))
+        store.execute(earlier.format("flow"), ("items",))
+        store.commit()
+    pages = client(shop)
+    stuck = re.findall(r'href="/flow\?name=(\w+)"', pages.get("/?state=STUCK").text.split("<tbody>")[1])
+    assert set(stuck) == {"late", "waits"}
+    assert 'name=items"' in pages.get("/?state=FAILED").text, "a plan that failed is not hidden by its age"
+    assert 'name=fresh"' in pages.get("/?state=PLANNED").text
+
+
 def test_a_flow_shows_its_plan_its_error_and_what_a_retry_covers(shop: Path) -> None:
     text = client(shop).get("/flow?name=items").text
     assert "1 of 3 batches done" in text

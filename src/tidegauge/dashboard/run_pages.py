@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -136,19 +136,16 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
     flows = {one.flow for one in attempts}
     ordered = sorted(attempts, key=_order)
     shown = sorted(sorted(attempts, key=_urgency)[:_STEPS], key=_order)
-    steps = tuple(
-        RunStep(
-            one,
-            second_of(one.started_at),
-            second_of(one.ended_at or now),
-            tuple(name for name in upstreams.get(one.flow, ()) if name in flows),
-        )
-        for one in shown
-    )
+    steps = tuple(_make_step(one, now, upstreams.get(one.flow, ()), flows) for one in shown)
     inputs = _find_first_inputs(snapshots, pipeline, marks)
     return RunPage(
         now, head, axis, steps, tuple(ordered), quarantined, tuple(events[:_STEPS]), remembered, inputs
     )
+
+
+def _make_step(one: RunRecord, now: datetime, upstreams: Sequence[str], flows: Set[str]) -> RunStep:
+    waited_for = tuple(name for name in upstreams if name in flows)
+    return RunStep(one, second_of(one.started_at), second_of(one.ended_at or now), waited_for)
 
 
 def _reach_back(events: Sequence[HistoryEvent], moment: datetime) -> bool:

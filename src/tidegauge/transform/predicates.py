@@ -85,16 +85,8 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
             place=one.place,
         ) from error
     condition = found.args["where"].this if found.args.get("where") else found
-    why = None
-    if condition.find(exp.Query):
-        why = "reads another table"
-    elif condition.find(exp.Window) or find_aggregate(condition):
-        why = "looks at several rows"
-    elif (random := find_random_in(text)) is not None:
-        why = f"is another with every run: {random}()"
-    elif (clock := find_clock_in(condition, columns or ())) is not None:
-        why = f"reads the clock: {clock}"
-    elif columns is not None and not condition.find(exp.Lambda):
+    why = _find_fault(condition, text, columns or ())
+    if why is None and columns is not None and not condition.find(exp.Lambda):
         for column in condition.find_all(exp.Column):
             find_column(one, column.parts[0].name, columns)
     if why is not None:
@@ -104,3 +96,16 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
             " look further",
             place=one.place,
         )
+
+
+def _find_fault(condition: exp.Expr, text: str, columns: Collection[str]) -> str | None:
+    """What keeps a condition from being told by one row alone, as part of a sentence."""
+    if condition.find(exp.Query):
+        return "reads another table"
+    if condition.find(exp.Window) or find_aggregate(condition):
+        return "looks at several rows"
+    if (random := find_random_in(text)) is not None:
+        return f"is another with every run: {random}()"
+    if (clock := find_clock_in(condition, columns)) is not None:
+        return f"reads the clock: {clock}"
+    return None
