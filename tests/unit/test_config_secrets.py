@@ -198,6 +198,31 @@ def test_what_references_bring_into_options_and_spark_is_masked(
     assert mask("17 rows from /very/private/ca.pem with conf-canary-1") == "17 rows from *** with ***"
 
 
+def test_names_that_references_bring_into_a_connection_stay_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = "arn:aws:iam::123456789012:role/loader"
+    for name, value in (
+        ("ACCOUNT", "ORG-READABLE"),
+        ("WH", "LOADING_WH"),
+        ("ROLE", "LOADER_R"),
+        ("IAM", role),
+    ):
+        monkeypatch.setenv(f"TG_{name}", value)
+    monkeypatch.setenv("TG_PASSWORD", "pass-canary-3")
+    project = load(
+        tmp_path,
+        "pipeline: x\nconnections:\n"
+        '  dw: {type: snowflake, database: d, user: u, account: "${env:TG_ACCOUNT}",\n'
+        '    role: "${env:TG_ROLE}", warehouse: "${env:TG_WH}", password: "${env:TG_PASSWORD}"}\n'
+        '  rs: {type: redshift, host: h, database: d, user: u, iam_role: "${env:TG_IAM}"}\n',
+    )
+    assert list(project.connections) == ["dw", "rs"]
+    said = f"ORG-READABLE LOADING_WH LOADER_R {role}"
+    assert mask(said) == said
+    assert mask("pass-canary-3") == "***"
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 def test_a_ledger_password_of_any_letters_fits_and_hides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
