@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from tests.unit.test_config_flow_mistakes import IN, OUT, refused
 from tests.unit.test_config_flows import flow, load
 from tests.unit.test_declare import HEAD, _untouched, declared  # noqa: F401 - a fixture for every test
+from tidegauge.config import values
 from tidegauge.errors import ExpectationFailed, OutputDisagrees
 from tidegauge.flows.made_by import MadeBy
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, Function, Sql, TableRef
@@ -113,7 +114,8 @@ MISTAKES = {
     "in list": ("expect: {a: [not_null, ▲x]}", "`x` is no check", "one of"),
     "key": ("expect: {a: {▲acepted: [b]}}", "unknown key `acepted`", "`accepted`"),
     "action": ('expect: {"a > 1": {action: ▲quarantin}}', "`quarantin`", "`quarantine`"),
-    "fraction": ('expect: {"a > 1": {action: warn, max_fraction: ▲2}}', "`2` is no fraction", "0.01"),
+    "fraction": ('expect: {"a > 1": {action: warn, max_fraction: ▲2}}', "`2` is not a share", "`30%`"),
+    "bare one": ('expect: {"a > 1": {action: warn, max_fraction: ▲1}}', "`1` is not a share", "`0.3`"),
     "fraction of fail": ('expect: {"a > 1": {max_fraction: ▲0.1}}', "needs an action", "quarantine"),
     "fraction of all": ("expect: {a: {unique: true, action: warn, max_fraction: ▲0.1}}", "counts rows", None),
     "unique aside": (
@@ -146,6 +148,26 @@ def test_a_mistake_in_an_expectation_is_named_with_its_place(tmp_path: Path, cas
 def test_one_check_stands_once(tmp_path: Path) -> None:
     error = refused(tmp_path, flow(f"{IN}, {OUT}, expect: {{▲a: [unique, unique]}}"))
     assert "`a: unique` is expected twice" in error.message
+
+
+@pytest.mark.parametrize(
+    ("written", "fraction"),
+    [("1%", 0.01), ("0.01", 0.01), ("100%", 1.0), ("1.0", 1.0), ("0", 0.0), ("0.5%", 0.005)],
+)
+def test_a_fraction_is_written_like_the_limit_of_deletes(
+    tmp_path: Path, written: str, fraction: float
+) -> None:
+    made = flow_of(tmp_path, f'"a > 1": {{action: warn, max_fraction: {written}}}')
+    assert made.expect[0].max_fraction == fraction
+    assert values.share(written) == fraction
+
+
+@pytest.mark.parametrize("fraction", [1e-05, 1 / 3, 0.01, 1.0])
+def test_a_fraction_in_python_is_a_number(tmp_path: Path, fraction: float) -> None:
+    expect = f'{{"a > 1": {{"action": "warn", "max_fraction": {fraction!r}}}}}'
+    code = f'@tg.flow(a="t", output=tg.delta("u", key="k"), expect={expect})\ndef f(a): return a\n'
+    (made,) = declared(tmp_path, HEAD + code)
+    assert made.expect[0].max_fraction == fraction
 
 
 def test_unique_has_no_meaning_where_a_key_has_many_rows(tmp_path: Path) -> None:

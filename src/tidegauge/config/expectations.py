@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
@@ -267,18 +268,9 @@ def _make_expectation(one: _Written) -> Expectation:
             hint="add `action: quarantine`, `drop` or `warn`",
             trail=("max_fraction",),
         )
-    return replace(made, max_fraction=_at("max_fraction", _read_fraction, fraction))
-
-
-def _read_fraction(value: Any) -> float:
-    written = values.text(_plain(value))
-    try:
-        found = float(written)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
-        raise Complaint(f"{quoted(written)} is no fraction", hint="write a number from 0 to 1, such as 0.01")
-    return found
+    if isinstance(fraction, float):
+        fraction = f"{Decimal(str(fraction)):f}"  # written without an exponent
+    return replace(made, max_fraction=_at("max_fraction", values.share, fraction))
 
 
 def _read_sql(value: Any) -> str:
