@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.problems import Complaint, must, quoted, suggest
 from tidegauge.config.values import check_host, lake_path
 from tidegauge.model.ledger_address import (
     FOLDERS,
@@ -36,7 +36,7 @@ def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
     `written` is the text of the file, before references were resolved: the only text an error may quote.
     """
     if not isinstance(address, str | Secret) or not isinstance(written, str):
-        raise Complaint("this must be text", hint=_FORM)
+        raise must("be text", hint=_FORM)
     if _PLAIN_PASSWORD.search(_REFERENCE.sub("\0", written)):
         raise Complaint(
             "the ledger's password is plain text in the file; secrets come from outside it",
