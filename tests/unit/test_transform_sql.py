@@ -13,14 +13,14 @@ from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Evalua
 from tidegauge.model.mode import Mode
 from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.choose import choose_evaluation
-from tidegauge.transform.sql import Reading, read_sql
+from tidegauge.transform.sql import Evaluation, read_sql
 from tidegauge.transform.touched import find_touched
 
 KEYS, ROWS, WHOLE = Evaluate.KEYS, Evaluate.ROWS, Evaluate.WHOLE
 INPUTS = ("orders", "items", "dims")
 
 
-def reading(sql: str, by: Sequence[str] = ("id",), moving: Sequence[str] = ("orders", "items")) -> Reading:
+def reading(sql: str, by: Sequence[str] = ("id",), moving: Sequence[str] = ("orders", "items")) -> Evaluation:
     return read_sql(sql, inputs=INPUTS, moving=moving, by=by)
 
 
@@ -165,6 +165,7 @@ def test_without_a_file_the_message_has_line_and_column() -> None:
         ("SELECT id, date_diff(curdate(), at) AS d FROM orders", 1, 22, "reads the clock: CURDATE"),
         ("SELECT id, unix_timestamp() AS d FROM orders", 1, 12, "reads the clock: UNIX_TIMESTAMP"),
         ("SELECT id, localtimestamp() AS d FROM orders", 1, 12, "reads the clock: LOCALTIMESTAMP"),
+        ("SELECT id, localtimestamp AS d FROM orders", 1, 12, "reads the clock: LOCALTIMESTAMP"),
         ("SELECT id, current_time AS d FROM orders", 1, 12, "reads the clock: CURRENT_TIME"),
     ],
 )

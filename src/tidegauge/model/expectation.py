@@ -113,6 +113,17 @@ class Expectation:
     def by_row(self) -> bool:
         return isinstance(self.rule, RowRule)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the check names; none for a predicate, which only an engine can read."""
+        match self.rule:
+            case ForeignKey(columns=columns) | Unique(columns=columns):
+                return columns
+            case Predicate() | RowCount():
+                return ()
+            case rule:
+                return (rule.column,)
+
     def __str__(self) -> str:
         most = f", at most {self.max_fraction:g} of the rows" if self.max_fraction is not None else ""
         return f"{self.name} ({self.action}{most})"

@@ -10,7 +10,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from tidegauge.errors import ExpectationFailed
 from tidegauge.model.delta_flow import DeltaFlow, Sql
-from tidegauge.model.expectation import Expectation, ForeignKey, Fresh, Predicate, RowCount, Unique
+from tidegauge.model.expectation import Expectation, Predicate
 from tidegauge.transform.check_columns import find_outputs
 from tidegauge.transform.nondeterminism import find_clock_in, find_random_in
 from tidegauge.transform.parse import DIALECT, is_readable
@@ -26,7 +26,7 @@ def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
         if isinstance(one.rule, Predicate):
             _check_predicate(one, one.rule.sql, columns)
         elif columns is not None:
-            for name in columns_of(one):
+            for name in one.columns:
                 find_column(one, name, columns)
 
 
@@ -41,19 +41,6 @@ def _find_result_columns(flow: DeltaFlow, inputs: Columns) -> Collection[str] | 
             return find_outputs(text, {part.name: inputs[part.name] for part in flow.read})
         case _:
             return None
-
-
-def columns_of(expectation: Expectation) -> tuple[str, ...]:
-    """The columns that a check names; none for a predicate, whose columns only Spark knows."""
-    match expectation.rule:
-        case ForeignKey(columns=columns) | Unique(columns=columns):
-            return columns
-        case Predicate() | RowCount():
-            return ()
-        case Fresh(column=column):
-            return (column,)
-        case rule:
-            return (rule.column,)
 
 
 def find_column(expectation: Expectation, name: str, columns: Collection[str]) -> tuple[str, ...]:

@@ -37,6 +37,18 @@ CLOCK = frozenset(
         "unix_timestamp",
     ]
 )
+BARE_CLOCKS = frozenset(["current_date", "current_time", "current_timestamp", "localtimestamp"])
+"""Those of CLOCK that are also written without parentheses, where no column has that name."""
+CLOCK_NODES = (
+    exp.CurrentDate,
+    exp.CurrentDatetime,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.Localtimestamp,
+)
+"""What sqlglot makes of CLOCK."""
+CLOCK_EXPRESSIONS = frozenset(["CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"])
+"""What CLOCK is in Spark's plans."""
 _AGGREGATES = frozenset(
     [
         "count_min_sketch",
