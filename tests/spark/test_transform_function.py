@@ -340,7 +340,7 @@ def own_rows(t: DataFrame) -> DataFrame:
     [
         (by_group, "keys", "it has an aggregate"),
         (large_groups, "whole", "it has an aggregate"),
-        (share, "whole", "it looks at its inputs while it is called"),
+        (share, "whole", "its plan depends on the rows, as after collect() or count()"),
         (own_rows, None, None),
     ],
 )

@@ -320,10 +320,13 @@ def test_how_a_flow_is_evaluated(one: DeltaFlow, way: Evaluate) -> None:
 @pytest.mark.parametrize(
     ("one", "cause"),
     [
-        (delta_flow(JOIN, evaluate=ROWS), "`evaluate: rows` would break the law of the flow: joins 2 inputs"),
+        (
+            delta_flow(JOIN, evaluate=ROWS),
+            "with `evaluate: rows` the target would differ from the transform over all rows: joins 2 inputs",
+        ),
         (
             delta_flow(RANKED, evaluate=KEYS),
-            "`evaluate: keys` would break the law of the flow: window function RANK",
+            "`evaluate: keys` the target would differ from the transform over all rows: window function RANK",
         ),
         (delta_flow(JOIN, Mode.APPEND), "append takes a row-wise transform of one incremental input"),
         (delta_flow(EACH, Mode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),

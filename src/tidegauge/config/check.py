@@ -93,8 +93,7 @@ class Check:
 
     def unknown_key(self, key: str, valid: list[str], later: dict[str, str], trail: Trail) -> None:
         if key in later:
-            what = "does not belong here" if later[key] else "is not supported by this version"
-            self.add(f"the key `{key}` {what}", trail, hint=later[key] or "remove it", at_key=True)
+            self.add(f"the key `{key}` does not belong here", trail, hint=later[key], at_key=True)
             return
         close = nearest(key, valid)
         listed = ", ".join(f"`{word}`" for word in valid)

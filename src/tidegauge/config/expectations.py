@@ -252,7 +252,7 @@ def _make_expectation(one: _Written) -> Expectation:
     made = Expectation(one.name, one.rule, action)
     if not made.by_row and action.sets_aside:
         raise Complaint(
-            f"{quoted(one.name)} is told by all rows of a batch together, so no single row can be set aside",
+            f"{quoted(one.name)} is decided by all rows of a batch together, so none can be set aside",
             hint="use action `fail` or `warn`",
             trail=("action",),
         )

@@ -230,7 +230,9 @@ class TableKeys(Keys):
     mode: Annotated[
         str,
         Form(
-            values.choice(MODES[OutputKind.WAREHOUSE], later=("replace_partitions",)),
+            values.choice(
+                MODES[OutputKind.WAREHOUSE], elsewhere={"replace_partitions": "a mode of `flows:`"}
+            ),
             "`append`, `merge`, `overwrite`, `scd2`",
         ),
         Unless("`append` into a lake, else `merge`"),

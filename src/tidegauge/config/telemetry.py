@@ -6,7 +6,7 @@ import re
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
@@ -83,8 +83,6 @@ class MetricsKeys(Keys):
 
 
 class LineageKeys(Keys):
-    later: ClassVar[dict[str, str]] = {}
-
     url: Annotated[
         Secret | None, Form(_parse_web_address, "`http://HOST:PORT`"), Unless("this or `file`")
     ] = Field(default=None, description="A server that takes OpenLineage events; `/api/v1/lineage` is added.")

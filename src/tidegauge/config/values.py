@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -109,18 +109,14 @@ def duration(least: timedelta = timedelta(0)) -> Callable[[Any], timedelta]:
     return parse
 
 
-def choice(
-    words: Iterable[str], *, later: Iterable[str] = (), why: str | None = None
-) -> Callable[[Any], str]:
-    """A parser that allows only `words`; those of `later` are refused as not supported by this version."""
-    valid, refused = tuple(words), frozenset(later)
+def choice(words: Iterable[str], *, elsewhere: Mapping[str, str] | None = None) -> Callable[[Any], str]:
+    """A parser that allows only `words`. `elsewhere` says of some others what they are."""
+    valid, known = tuple(words), elsewhere or {}
 
     def parse(value: Any) -> str:
         word = text(value)
-        if word in refused:
-            raise Complaint(
-                f"{quoted(word)} is not supported by this version", hint=why or suggest("", valid)
-            )
+        if word in known:
+            raise Complaint(f"{quoted(word)} is {known[word]}", hint=suggest("", valid))
         if word not in valid:
             raise Complaint(f"{quoted(word)} is not known here", hint=suggest(word, valid))
         return word

@@ -58,7 +58,7 @@ class InRange:
 class Matches:
     column: str
     pattern: str
-    """A Java regular expression that the whole value has to match."""
+    """A regular expression that the whole value has to match: Java's in flows, RE2 in syncs."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +180,6 @@ class Checks:
     def passed(self) -> int:
         """Number of checked rows that were neither quarantined nor dropped."""
         return (self.checked or 0) - self.quarantined - self.dropped
-
-    @property
-    def warned(self) -> int:
-        """Number of failures under `warn`; a row that fails several checks counts for each."""
-        return sum(one.failed for one in self.counts if one.action is Action.WARN)
 
     def tell(self) -> str | None:
         """Describe the failures for people; None if there are none."""

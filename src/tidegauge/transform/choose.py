@@ -32,7 +32,7 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
         return best
     if _BEST_FIRST.index(asked) < _BEST_FIRST.index(best.evaluate):
         raise TransformFailed(
-            f"`evaluate: {asked}` would break the law of the flow: {best.why}",
+            f"with `evaluate: {asked}` the target would differ from the transform over all rows: {best.why}",
             hint=f"leave `evaluate` out: auto chooses {best.evaluate} here",
             place=flow.place,
         )
@@ -57,7 +57,7 @@ def _find_best(flow: DeltaFlow, columns: Columns | None) -> Evaluation:
     raw = next((part for part in flow.inputs if part.raw), None)
     if raw is None:
         return best
-    return Evaluation(Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own")
+    return Evaluation(Evaluate.ROWS, f"the transform itself handles the raw change feed of {raw.name}")
 
 
 def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Evaluation:

@@ -163,7 +163,7 @@ class Marker:
         named = [one for one in self._marks.checks if isinstance(one.rule, Predicate)]
         which = named[0].name if len(named) == 1 else ", ".join(one.name for one in named)
         return ExpectationFailed(
-            f"`{which}` cannot be told of a row: {said}",
+            f"`{which}` cannot be evaluated for a row: {said}",
             hint="let the predicate be true or false for any value: TRY_CAST instead of CAST",
             place=named[0].place if named else None,
         )
