@@ -21,6 +21,7 @@ from tidegauge.config.load import load_project
 from tidegauge.dashboard import run_pages
 from tidegauge.dashboard.access import Access
 from tidegauge.dashboard.app import make_app
+from tidegauge.flows.override import KINDS
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.secret import Secret
 
@@ -73,6 +74,24 @@ def test_a_filter_narrows_and_nothing_selected_is_not_nothing_there(shop: Path, 
     assert not (empty / "ledger.db").exists()
 
 
+def test_a_plan_that_is_not_done_in_time_is_stuck_as_alerts_have_it(shop: Path) -> None:
+    file = shop / "tidegauge.yml"
+    file.write_text(f"{file.read_text()}health: {{stuck: 2h}}\n")
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        plans = ledger.plan([draft("waits"), draft("fresh")], owner=ME, run_id="three")
+    with closing(sqlite3.connect(shop / "ledger.db")) as store:
+        earlier = "UPDATE plans SET created_at = datetime(created_at, '-3 hours') || '.000000' WHERE {} = ?"
+        store.execute(earlier.format("plan_id"), (plans["waits"].plan_id,))
+        store.execute(earlier.format("flow"), ("items",))
+        store.commit()
+    pages = client(shop)
+    stuck = re.findall(r'href="/flow\?name=(\w+)"', pages.get("/?state=STUCK").text.split("<tbody>")[1])
+    assert set(stuck) == {"late", "waits"}
+    assert 'name=items"' in pages.get("/?state=FAILED").text, "a plan that failed is not hidden by its age"
+    assert 'name=fresh"' in pages.get("/?state=PLANNED").text
+
+
 def test_a_flow_shows_its_plan_its_error_and_what_a_retry_covers(shop: Path) -> None:
     text = client(shop).get("/flow?name=items").text
     assert "1 of 3 batches done" in text
@@ -96,6 +115,21 @@ def test_the_gap_map_draws_what_is_there_and_what_is_not(shop: Path) -> None:
     text = client(shop).get("/gaps?name=orders").text
     assert "epoch 1" in text
     assert "wrong zone" in text
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_each_override_is_a_change_by_hand_and_begins_a_lane(shop: Path, kind: str) -> None:
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        [mark] = ledger.watermarks("shop", ["orders"])
+        for each in ("set", kind) if kind == "undo" else (kind,):
+            positions = {mark.input: mark.position} if each not in ("reset", "undo") else {}
+            begun = ledger.begin_override("shop", "orders", each, positions, owner=ME, reason=f"by {each}")
+            ledger.end_override("shop", "orders", epoch=begun.epoch)
+    gaps = client(shop).get("/gaps?name=orders").text
+    assert f"epoch {begun.epoch}" in gaps
+    assert f"by {kind}" in gaps
+    assert f'class="event e-{kind}"' in client(shop).get("/history?event=by+hand").text
 
 
 def test_a_piece_that_was_read_again_leads_to_its_own_event(shop: Path) -> None:
@@ -151,8 +185,12 @@ def test_ten_thousand_flows_are_shown_page_by_page(tmp_path: Path) -> None:
     assert "page 1 of 50" in pages.get("/proofs").text
 
 
-def test_a_run_in_python_is_what_the_pages_show(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ledger", ["sqlite:///ledger.db", "json:ledger"])
+def test_a_run_in_python_is_what_the_pages_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str
+) -> None:
     """Real runs, real comparison: SQLite into DuckDB, with a table whose name would like to be a script."""
+    monkeypatch.setenv("LEDGER", ledger)  # a ledger of files keeps the windows of attempts
     make_project(tmp_path)
     table = '"' + HOSTILE.replace('"', '""') + '"'
     with closing(sqlite3.connect(tmp_path / "shop.db")) as app:
@@ -184,6 +222,9 @@ def test_a_run_in_python_is_what_the_pages_show(tmp_path: Path) -> None:
     for one in shown["flows"]:
         for name in ("state", "batches", "rows_read", "rows_written", "rows_inserted", "error"):
             assert one[name] == kept[one["flow"]][name], name
+        if "windows" in one:
+            assert one["windows"] == kept[one["flow"]]["windows"]
+    assert ("windows" in shown["flows"][0]) == ledger.startswith("json:")
     assert "2 of 2 tables equal" in pages.get("/proofs").text
 
 

@@ -18,6 +18,7 @@ from tidegauge.model.delta_flow import Evaluate, Function, Sql
 from tidegauge.model.mode import Mode
 from tidegauge.transform.choose import choose_evaluation
 from tidegauge.transform.evaluate import evaluate_change
+from tidegauge.user_modules import import_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +129,30 @@ def test_what_is_not_there_is_named(table: Table, project: Path) -> None:
     assert error.message == "steps has no function by_nam"
     assert error.hint == "it has broken, t_by_name, twice"
     assert "names no function" in failed(table, Function("steps", root=project)).message
+
+
+def test_a_module_that_prints_or_leaves_is_treated_as_one_that_declares_flows(
+    table: Table, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "loud.py").write_text("print('hello')\n\ndef f(t):\n    return t\n")
+    (project / "leaves.py").write_text("import sys\nsys.exit(3)\n")
+    (project / "json.py").write_text("def f(t):\n    return t\n")
+    (project / "quits.py").write_text("import sys\n\ndef f(t):\n    sys.exit(3)\n")
+    run(table, Function("loud:f", root=project))
+    assert capsys.readouterr() == ("", "hello\n")
+    error = failed(table, Function("leaves:f", root=project))
+    assert error.message == "leaves:f failed at leaves.py:2: SystemExit: 3"
+    error = failed(table, Function("quits:f", root=project))
+    assert error.message == "quits:f failed at quits.py:4: SystemExit: 3"
+    error = failed(table, Function("json:f", root=project))
+    assert "json.py is hidden by another module `json`" in error.message
+    assert error.hint == "give the file another name"
+
+
+def test_what_a_declared_function_calls_reaches_the_workers_too(table: Table, project: Path) -> None:
+    named = import_by_name(project, "steps").t_by_name
+    found = run(table, Function("steps:t_by_name", root=project, call=named)).rows
+    assert [(row["id"], row["g"], row["n"]) for row in collected(found)] == [(1, "z", 22)]
 
 
 def test_parameters_are_the_inputs(table: Table) -> None:
@@ -315,7 +340,7 @@ def own_rows(t: DataFrame) -> DataFrame:
     [
         (by_group, "keys", "it has an aggregate"),
         (large_groups, "whole", "it has an aggregate"),
-        (share, "whole", "it looks at its inputs while it is called"),
+        (share, "whole", "its plan depends on the rows, as after collect() or count()"),
         (own_rows, None, None),
     ],
 )

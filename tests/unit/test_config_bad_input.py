@@ -391,7 +391,11 @@ CASES = {
         "mode `merge` needs a warehouse",
         "every version of a row",
     ),
-    "partitions": (WAREHOUSE + "mode: ▲replace_partitions}\n", "not supported by this version", "`merge`"),
+    "partitions": (
+        WAREHOUSE + "mode: ▲replace_partitions}\n",
+        "`replace_partitions` is a mode of `flows:`",
+        "`merge`",
+    ),
     "mode typo": (SYNC + "mode: ▲apend}\n", "`apend`", "`append`"),
     "open transactions": (SYNC + "open_transactions: ▲ignore}\n", "`wait`", "ignore_after"),
     "open transactions key": (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.config.ledger import OPTIONS
 from tidegauge.config.load import load_project
 from tidegauge.errors import Place
 from tidegauge.ledger.address import parse
+from tidegauge.model.ledger_address import OPTIONS
 from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import (

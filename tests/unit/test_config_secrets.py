@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tidegauge.config.check import Check
+from tidegauge.config.document import read_document
 from tidegauge.config.load import load_project
+from tidegauge.config.problems import Complaint, below, must
 from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Database, Project
@@ -198,6 +201,31 @@ def test_what_references_bring_into_options_and_spark_is_masked(
     assert mask("17 rows from /very/private/ca.pem with conf-canary-1") == "17 rows from *** with ***"
 
 
+def test_names_that_references_bring_into_a_connection_stay_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = "arn:aws:iam::123456789012:role/loader"
+    for name, value in (
+        ("ACCOUNT", "ORG-READABLE"),
+        ("WH", "LOADING_WH"),
+        ("ROLE", "LOADER_R"),
+        ("IAM", role),
+    ):
+        monkeypatch.setenv(f"TG_{name}", value)
+    monkeypatch.setenv("TG_PASSWORD", "pass-canary-3")
+    project = load(
+        tmp_path,
+        "pipeline: x\nconnections:\n"
+        '  dw: {type: snowflake, database: d, user: u, account: "${env:TG_ACCOUNT}",\n'
+        '    role: "${env:TG_ROLE}", warehouse: "${env:TG_WH}", password: "${env:TG_PASSWORD}"}\n'
+        '  rs: {type: redshift, host: h, database: d, user: u, iam_role: "${env:TG_IAM}"}\n',
+    )
+    assert list(project.connections) == ["dw", "rs"]
+    said = f"ORG-READABLE LOADING_WH LOADER_R {role}"
+    assert mask(said) == said
+    assert mask("pass-canary-3") == "***"
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 def test_a_ledger_password_of_any_letters_fits_and_hides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
@@ -264,3 +292,28 @@ def test_literal_text_beside_a_reference_is_not_shown(tmp_path: Path, canary: st
     path = "s3a://key:hunter2${env:TG_CANARY}@bucket/x"
     error = refused(tmp_path, f'pipeline: x\nconnections: {{l: {{type: parquet, path: "{path}"}}}}\n')
     assert "hunter2" not in str(error) + str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("complaint", "said"),
+    [
+        (Complaint("this must not be brought-canary"), "cannot be what `${env:TG_BROUGHT}` brings in"),
+        (must("be a number", found="brought-canary"), "be a number, which is not what `${env:TG_BROUGHT}`"),
+    ],
+)
+def test_e3_no_wording_of_a_message_lets_a_value_through(
+    tmp_path: Path, complaint: Complaint, said: str
+) -> None:
+    file = tmp_path / "tidegauge.yml"
+    file.write_text("pipeline: x\nlist:\n  - '${env:TG_BROUGHT}'\n")
+    check = Check(read_document(file))
+
+    def refuse() -> None:
+        with below("list", 0):
+            raise complaint
+
+    check.attempt(refuse, ())
+    [problem] = check.problems
+    assert said in problem.message
+    assert "canary" not in problem.message
+    assert (problem.place.line, problem.place.column) == (3, 5)

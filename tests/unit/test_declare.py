@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tidegauge as tg
-from tidegauge.config import modules
+from tidegauge import user_modules
 from tidegauge.config.load import load_project
 from tidegauge.declare import declared_in
 from tidegauge.errors import ConfigError, Place
@@ -76,7 +76,7 @@ HEAD = "import tidegauge as tg\n"
 def _untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(modules, "_brought", {})
+    monkeypatch.setattr(user_modules, "_brought", {})
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tidegauge.config.ledger import check_address
+from tidegauge.config.problems import Complaint
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.address import parse
+from tidegauge.model.ledger_address import ALIASES
 from tidegauge.model.secret import Secret, mask
 
 
@@ -32,6 +35,42 @@ def test_a_server_is_user_password_host_port_and_database(
     assert (parsed.url.username, parsed.url.password) == ("me", "p@ss")
     assert (parsed.url.host, parsed.url.port, parsed.url.database) == ("db.internal", port, "ops")
     assert parsed.scheme == address.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("sqlite:////data/ledger.db?timeout=5", "has no options"),
+        ("sqlite:////data/what?.db", None),
+        ("sqlite:////data/a?b=c/ledger.db", None),
+        ("json:s3a://KEY@bucket/x", "holds a key"),
+        ("json:s3a://bucket/a//c", "cannot be read"),
+        ("json:s3a://bucket/../c", "cannot be read"),
+        ("json:s3a://bucket/x?endpoint", "cannot be read"),
+        ("json:s3a://bucket/x#y", "cannot be read"),
+        ("json:s3a://bucket/a/c/", None),
+    ],
+)
+def test_what_the_project_file_lets_through_the_ledger_takes(address: str, said: str | None) -> None:
+    if said is None:
+        found = check_address(address, written=address, base=Path("/"))
+        assert parse(found) == parse(address)
+        return
+    with pytest.raises(ConfigError, match=said):
+        parse(address)
+    with pytest.raises(Complaint, match=said):
+        check_address(address, written=address, base=Path("/"))
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_word_for_a_scheme_is_answered_with_the_scheme_by_both(alias: str) -> None:
+    address = f"{alias}:///a/b.db"
+    with pytest.raises(ConfigError) as opened:
+        parse(address)
+    with pytest.raises(Complaint) as checked:
+        check_address(address, written=address, base=Path("/"))
+    assert str(opened.value.hint).startswith(f"did you mean {ALIASES[alias]}?")
+    assert checked.value.hint == f"did you mean `{ALIASES[alias]}`?"
 
 
 def test_e3_the_password_is_neither_shown_nor_printed() -> None:

@@ -27,7 +27,7 @@ from tidegauge.model.expectation import (
     Rule,
     Unique,
 )
-from tidegauge.model.marks import FAILED, ROW, Marks
+from tidegauge.model.marks import FAILED, ROW, Marks, refuse
 from tidegauge.model.row_text import read_rows, write_rows
 from tidegauge.model.spec import Lake, TableName
 from tidegauge.model.table import Field, Layout
@@ -134,6 +134,8 @@ def test_a_row_has_one_bit_for_each_check_and_its_size_tells_what_becomes_of_it(
     assert marks.reasons(24) == ["one", "ten"]
     with pytest.raises(ExpectationFailed, match="1 of 6 rows is not as expected, `four`, such as row 2"):
         marks.judge("t", dict.fromkeys(failed, 1), lambda bit: f"row {bit}")
+    with pytest.raises(ExpectationFailed, match="t: 1 row is not as expected, `four`"):
+        refuse("t", checks[4], 1, None, lambda: None)
     found = Marks.of(checks[:2]).judge("t", {0: 5, 1: 2, 3: 1, 2: 3}, lambda _: None)
     assert (found.checked, found.quarantined, found.dropped) == (11, 4, 0)
     assert [one.failed for one in found.counts] == [3, 4]
@@ -233,7 +235,7 @@ def test_a_predicate_that_breaks_at_a_row_fails_the_batch_and_is_named() -> None
     rows = pa.RecordBatch.from_pydict({"id": [1], "s": ["x"]}, schema=schema_of(layout))
     marker = Marker(layout, Marks.of([expect(Predicate("CAST(s AS INT) > 0"), QUARANTINE, "number")]))
     with pytest.raises(
-        ExpectationFailed, match=r"`number` cannot be told of a row: Conversion Error"
+        ExpectationFailed, match=r"`number` cannot be evaluated for a row: Conversion Error"
     ) as found:
         marker.find_failed(rows)
     assert found.value.place == PLACE

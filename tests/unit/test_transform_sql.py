@@ -13,14 +13,14 @@ from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Evalua
 from tidegauge.model.mode import Mode
 from tidegauge.transform.carry import carry_columns
 from tidegauge.transform.choose import choose_evaluation
-from tidegauge.transform.sql import Reading, read_sql
+from tidegauge.transform.sql import Evaluation, read_sql
 from tidegauge.transform.touched import find_touched
 
 KEYS, ROWS, WHOLE = Evaluate.KEYS, Evaluate.ROWS, Evaluate.WHOLE
 INPUTS = ("orders", "items", "dims")
 
 
-def reading(sql: str, by: Sequence[str] = ("id",), moving: Sequence[str] = ("orders", "items")) -> Reading:
+def reading(sql: str, by: Sequence[str] = ("id",), moving: Sequence[str] = ("orders", "items")) -> Evaluation:
     return read_sql(sql, inputs=INPUTS, moving=moving, by=by)
 
 
@@ -50,6 +50,8 @@ def refused(sql: str, by: Sequence[str] = ("id",)) -> TransformFailed:
             "row by row over orders",
         ),
         ("SELECT id, my_udf(v) AS w FROM orders", ROWS, "row by row over orders"),
+        ("SELECT id FROM orders WHERE k LIKE ANY ('a%', 'b%')", ROWS, "row by row over orders"),
+        ("SELECT id, any(v > 1) AS w FROM orders GROUP BY id", KEYS, "covers the grouping"),
         ("SELECT 1 AS id FROM dims", ROWS, "reads nothing that moves"),
         ("SELECT id, sum(v) FROM orders GROUP BY id", KEYS, "GROUP BY; the key covers the grouping"),
         ("SELECT o.id, i.v FROM orders o JOIN items i ON o.id = i.oid", KEYS, "joins 2 inputs"),
@@ -163,6 +165,7 @@ def test_without_a_file_the_message_has_line_and_column() -> None:
         ("SELECT id, date_diff(curdate(), at) AS d FROM orders", 1, 22, "reads the clock: CURDATE"),
         ("SELECT id, unix_timestamp() AS d FROM orders", 1, 12, "reads the clock: UNIX_TIMESTAMP"),
         ("SELECT id, localtimestamp() AS d FROM orders", 1, 12, "reads the clock: LOCALTIMESTAMP"),
+        ("SELECT id, localtimestamp AS d FROM orders", 1, 12, "reads the clock: LOCALTIMESTAMP"),
         ("SELECT id, current_time AS d FROM orders", 1, 12, "reads the clock: CURRENT_TIME"),
     ],
 )
@@ -317,10 +320,13 @@ def test_how_a_flow_is_evaluated(one: DeltaFlow, way: Evaluate) -> None:
 @pytest.mark.parametrize(
     ("one", "cause"),
     [
-        (delta_flow(JOIN, evaluate=ROWS), "`evaluate: rows` would break the law of the flow: joins 2 inputs"),
+        (
+            delta_flow(JOIN, evaluate=ROWS),
+            "with `evaluate: rows` the target would differ from the transform over all rows: joins 2 inputs",
+        ),
         (
             delta_flow(RANKED, evaluate=KEYS),
-            "`evaluate: keys` would break the law of the flow: window function RANK",
+            "`evaluate: keys` the target would differ from the transform over all rows: window function RANK",
         ),
         (delta_flow(JOIN, Mode.APPEND), "append takes a row-wise transform of one incremental input"),
         (delta_flow(EACH, Mode.APPEND, evaluate=WHOLE), "append takes a row-wise transform"),

@@ -153,5 +153,8 @@ def test_only_a_spark_of_this_machine_is_kept(tmp_path: Path, master: str) -> No
     file.write_text(f"pipeline: shop\nspark: {{master: '{master}', keep_warm: 15m}}\n")
     with pytest.raises(ConfigError, match="only a Spark on this machine is kept warm"):
         load_project(file)
+    file.write_text(f"pipeline: shop\nspark: {{conf: {{spark.master: '{master}'}}, keep_warm: 15m}}\n")
+    with pytest.raises(ConfigError, match=r"`spark\.master` names another"):
+        load_project(file)
     file.write_text(f"pipeline: shop\nspark: {{master: '{master}', keep_warm: 0}}\n")
     assert load_project(file).spark.keep_warm is None

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from tidegauge.config.document import YamlDocument
 from tidegauge.config.forms import Keys
-from tidegauge.config.problems import Complaint, Problem, Trail, as_error, nearest, quoted
+from tidegauge.config.problems import Complaint, Problem, Trail, as_error, must, nearest, quoted
 from tidegauge.config.secrets import references
 
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ class Check:
     def keys(self, model: type[_K], value: Any, trail: Trail) -> _K | None:
         """The value as an instance of `model`, or None when it has problems."""
         if not isinstance(value, dict):
-            self.add("this must be a mapping of keys to values", trail)
+            self.require("be a mapping of keys to values", trail)
             return None
         given = {
             key: ("null" if item is None else item)
@@ -68,19 +68,32 @@ class Check:
         """The first of these trails that is in the document; the last one if none is."""
         return next((trail for trail in trails if trail in self.document.values), trails[-1])
 
-    def add(self, message: str, trail: Trail, *, hint: str | None = None, at_key: bool = False) -> None:
+    def require(self, expected: str, trail: Trail, *, hint: str | None = None) -> None:
+        """Note what the value at this place must be."""
+        self._complain(must(expected, hint=hint), trail)
+
+    def add(
+        self,
+        message: str,
+        trail: Trail,
+        *,
+        hint: str | None = None,
+        at_key: bool = False,
+        expected: str | None = None,
+    ) -> None:
+        """Note a problem. The message is not shown where references brought the value in, as it may quote it;
+        `expected`, what the value must be, is."""
         if at_key:
             self.problems.append(Problem(_name_key(message, trail), self.document.key_place(trail), hint))
             return
         written = self.document.written(trail)
         if isinstance(written, str) and trail != _LEDGER_ADDRESS:
-            message = _hide_value(message, references(written))
+            message = _hide_value(message, expected, references(written))
         self.problems.append(Problem(_name_key(message, trail), self.document.place(trail), hint))
 
     def unknown_key(self, key: str, valid: list[str], later: dict[str, str], trail: Trail) -> None:
         if key in later:
-            what = "does not belong here" if later[key] else "is not supported by this version"
-            self.add(f"the key `{key}` {what}", trail, hint=later[key] or "remove it", at_key=True)
+            self.add(f"the key `{key}` does not belong here", trail, hint=later[key], at_key=True)
             return
         close = nearest(key, valid)
         listed = ", ".join(f"`{word}`" for word in valid)
@@ -104,20 +117,27 @@ class Check:
             self._complain(error, where)
 
     def _complain(self, complaint: Complaint, trail: Trail) -> None:
-        self.add(complaint.message, (*trail, *complaint.trail), hint=complaint.hint, at_key=complaint.at_key)
+        where = (*trail, *complaint.trail)
+        self.add(
+            complaint.message,
+            where,
+            hint=complaint.hint,
+            at_key=complaint.at_key,
+            expected=complaint.expected,
+        )
 
 
 def key_names(model: type[Keys]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _hide_value(message: str, brought_in_by: list[str]) -> str:
-    """The message without the value it quotes, which may be secret if references brought it in."""
+def _hide_value(message: str, expected: str | None, brought_in_by: list[str]) -> str:
+    """A message that does not quote the value, which may be secret if references brought it in."""
     if not brought_in_by:
         return message
     who = ", ".join(quoted(reference) for reference in brought_in_by)
-    if message.startswith("this must "):
-        return f"{message.partition(', not ')[0]}, which is not what {who} brings in"
+    if expected is not None:
+        return f"this must {expected}, which is not what {who} brings in"
     return f"this cannot be what {who} brings in"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.config import values
-from tidegauge.config.problems import Complaint, quoted
+from tidegauge.config.problems import Complaint, below, must, quoted
 from tidegauge.model.columns import ColumnChoice, ColumnMask, MaskKind
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.secret import Secret
@@ -19,31 +19,25 @@ _NOT_MEANT = frozenset({"md5", "sha1", "sha-1", "sha-256", "sha512", "hash", "hm
 def column_choice(value: Any) -> ColumnChoice:
     form = "write `{include: [a, b]}` or `{exclude: [c, '*_d']}`"
     if not isinstance(value, dict) or not value:
-        raise Complaint("this must be a mapping with `include` or `exclude`", hint=form)
+        raise must("be a mapping with `include` or `exclude`", hint=form)
     for key in value:
         if key not in ("include", "exclude"):
             raise Complaint(f"unknown key {quoted(key)}", hint=form, trail=(key,), at_key=True)
     if len(value) > 1:
         raise Complaint("`include` and `exclude` do not go together", hint=form)
     [(word, patterns)] = value.items()
-    try:
+    with below(word):
         found = values.some_texts(patterns)
-    except Complaint as complaint:
-        raise Complaint(complaint.message, hint=complaint.hint, trail=(word, *complaint.trail)) from None
     return ColumnChoice(include=found) if word == "include" else ColumnChoice(exclude=found)
 
 
 def masks(value: Any) -> tuple[ColumnMask, ...]:
     if not isinstance(value, dict):
-        raise Complaint("this must be a mapping of columns to masks", hint=_FORMS)
+        raise must("be a mapping of columns to masks", hint=_FORMS)
     found = []
     for pattern, way in value.items():
-        try:
+        with below(pattern):
             found.append(_mask(pattern, way))
-        except Complaint as complaint:
-            raise Complaint(
-                complaint.message, hint=complaint.hint, trail=(pattern, *complaint.trail)
-            ) from None
     return tuple(found)
 
 
@@ -65,10 +59,8 @@ def _mask(pattern: str, way: Any) -> ColumnMask:
 
 
 def _salt(value: Any) -> Secret:
-    try:
+    with below("sha256"):
         salt = values.secret(value)
-    except Complaint as complaint:
-        raise Complaint(complaint.message, hint=complaint.hint, trail=("sha256",)) from None
     if len(salt.reveal()) < SHORTEST_SALT or "\0" in salt.reveal():
         raise Complaint(
             "this is no salt",

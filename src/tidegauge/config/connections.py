@@ -39,7 +39,7 @@ def make_connections(check: Check, written: Any) -> Connections:
 
 def _make_connection(check: Check, name: str, body: Any, trail: Trail) -> Database | Lake | None:
     if not isinstance(body, dict):
-        check.add("this must be a mapping with a `type`", trail)
+        check.require("be a mapping with a `type`", trail)
         return None
     model = _find_keys_model(check, body, trail)
     if model is None:
@@ -57,7 +57,7 @@ def _find_keys_model(check: Check, body: dict[str, Any], trail: Trail) -> type[K
     if "type" not in body:
         check.add("the key `type` is missing", trail, hint=suggest("", CONNECTIONS), at_key=True)
     elif not isinstance(kind, str):
-        check.add("this must be text", (*trail, "type"))
+        check.require("be text", (*trail, "type"))
     elif kind not in CONNECTIONS:
         right, why = _CONNECTION_NAMES.get(kind.lower(), (None, None))
         hint = why or (f"did you mean `{right}`?" if right else suggest(kind, CONNECTIONS))

@@ -301,7 +301,7 @@ class _Expander:
         self._nodes += 1
         if self._nodes > MAX_NODES or len(trail) > MAX_DEPTH:
             raise ConfigError(
-                "the aliases of this file expand to more than it can mean",
+                f"the aliases of this file expand to more than {MAX_NODES:,} values, or {MAX_DEPTH} levels",
                 hint="write the values out",
                 place=node.place,
             )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from tidegauge.config import flow_values, values
 from tidegauge.config.check import Check
 from tidegauge.config.modules import ModuleFailed, import_module
 from tidegauge.config.pandera_schema import is_pandera, read_pandera
-from tidegauge.config.problems import Complaint, Trail, quoted, suggest
+from tidegauge.config.problems import Complaint, Trail, below, must, quoted, suggest
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.expectation import (
     Accepted,
@@ -28,7 +29,6 @@ from tidegauge.model.expectation import (
     Unique,
 )
 
-_T = TypeVar("_T")
 CHECKED_BY = "__tidegauge_expect_"
 """How the names of pinned inputs begin in which foreign keys are looked up."""
 _MOST = 60
@@ -63,8 +63,8 @@ def make_expectations(
     if written is None:
         return ()
     if not isinstance(written, dict):
-        check.add(
-            "this must be a mapping of columns and predicates to what is expected",
+        check.require(
+            "be a mapping of columns and predicates to what is expected",
             trail,
             hint='`cluster_id: not_null`, or `"num_workers >= 0": {action: quarantine}`',
         )
@@ -126,13 +126,16 @@ def _read(key: str, body: Any, trail: Trail, find_table: FindTable) -> Iterator[
 
 def _read_list(key: str, body: Sequence[Any], trail: Trail, find_table: FindTable) -> Iterator[_Written]:
     if not body:
-        raise Complaint("this must not be empty", hint=f"name a check: {', '.join(_RULES)}")
+        raise must("not be empty", hint=f"name a check: {', '.join(_RULES)}")
     for index, item in enumerate(body):
         at = (*trail, index)
         if key == "foreign_key" and isinstance(item, dict):
-            yield _run_below(index, partial(_read_table_wide, key, item, at, find_table))
+            with below(index):
+                found = [_read_table_wide(key, item, at, find_table)]
         else:
-            yield from _run_below(index, partial(_read_column_rules, key, item, at))
+            with below(index):
+                found = _read_column_rules(key, item, at)
+        yield from found
 
 
 def _is_table_wide(key: str, body: Mapping[str, Any]) -> bool:
@@ -156,7 +159,7 @@ def _read_column_rules(column: str, body: Any, trail: Trail) -> list[_Written]:
             raise Complaint(f"{quoted(body)} is no check on a column", hint=suggest(body, _RULES))
         body = {body: "true"}
     if not isinstance(body, dict):
-        raise Complaint("this must be a check, or a list of checks", hint=f"one of {', '.join(_RULES)}")
+        raise must("be a check, or a list of checks", hint=f"one of {', '.join(_RULES)}")
     _refuse_others(body, (*_RULES, *_HOW))
     how = {name: body[name] for name in _HOW if name in body}
     rules = [name for name in _RULES if name in body]
@@ -186,10 +189,10 @@ def _make_rule(column: str, name: str, value: Any) -> Rule:
 
 def _read_ends(value: Any) -> tuple[str | None, str | None]:
     if not isinstance(value, dict):
-        raise Complaint("this must be a mapping with `min`, `max` or both", hint="`{min: 0, max: 100}`")
+        raise must("be a mapping with `min`, `max` or both", hint="`{min: 0, max: 100}`")
     _refuse_others(value, ("min", "max"))
     if not value:
-        raise Complaint("this must have `min`, `max` or both")
+        raise must("have `min`, `max` or both")
     least, greatest = (
         _at(name, values.text, _plain(value[name])) if value.get(name) is not None else None
         for name in ("min", "max")
@@ -249,7 +252,7 @@ def _make_expectation(one: _Written) -> Expectation:
     made = Expectation(one.name, one.rule, action)
     if not made.by_row and action.sets_aside:
         raise Complaint(
-            f"{quoted(one.name)} is told by all rows of a batch together, so no single row can be set aside",
+            f"{quoted(one.name)} is decided by all rows of a batch together, so none can be set aside",
             hint="use action `fail` or `warn`",
             trail=("action",),
         )
@@ -267,42 +270,21 @@ def _make_expectation(one: _Written) -> Expectation:
             hint="add `action: quarantine`, `drop` or `warn`",
             trail=("max_fraction",),
         )
-    return replace(made, max_fraction=_at("max_fraction", _read_fraction, fraction))
-
-
-def _read_fraction(value: Any) -> float:
-    written = values.text(_plain(value))
-    try:
-        found = float(written)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1:
-        raise Complaint(f"{quoted(written)} is no fraction", hint="write a number from 0 to 1, such as 0.01")
-    return found
+    if isinstance(fraction, float):
+        fraction = f"{Decimal(str(fraction)):f}"  # written without an exponent
+    return replace(made, max_fraction=_at("max_fraction", values.share, fraction))
 
 
 def _read_sql(value: Any) -> str:
     """A predicate in SQL, which may have several lines. Raises Complaint for anything but text."""
     if not isinstance(value, str) or not value.strip():
-        raise Complaint("this must be a predicate in SQL", hint='such as "num_workers >= 0"')
+        raise must("be a predicate in SQL", hint='such as "num_workers >= 0"')
     return value.strip()
 
 
 def _at(name: str, check: Callable[[Any], Any], value: Any) -> Any:
-    return _run_below(name, partial(check, _plain(value)))
-
-
-def _run_below(name: str | int, action: Callable[[], _T]) -> _T:
-    """Run the action; a Complaint gets the name of this part in front of its trail."""
-    try:
-        return action()
-    except Complaint as complaint:
-        raise Complaint(
-            complaint.message,
-            hint=complaint.hint,
-            trail=(name, *complaint.trail),
-            at_key=complaint.at_key,
-        ) from None
+    with below(name):
+        return check(_plain(value))
 
 
 def _refuse_others(body: Mapping[str, Any], valid: Sequence[str]) -> None:

@@ -85,7 +85,7 @@ def make_flows(check: Check, written: Any, around: ProjectContext) -> list[Writt
 
 def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: ProjectContext) -> DeltaFlow | None:
     if not isinstance(body, dict):
-        check.add("this must be a mapping with `inputs` and an `output`", trail)
+        check.require("be a mapping with `inputs` and an `output`", trail)
         return None
     before = len(check.problems)
     keys = check.keys(FlowKeys, body, trail)
@@ -157,7 +157,7 @@ def _make_inputs(
     if not isinstance(written, dict):
         return ()
     if not written:
-        check.add("this must not be empty", trail, hint="name at least one table")
+        check.require("not be empty", trail, hint="name at least one table")
     seen: dict[str, str] = {}
     for name in written:
         twin = seen.setdefault(name.casefold(), name)
@@ -186,7 +186,7 @@ def _make_input(
     check: Check, name: str, body: Any, trail: Trail, around: ProjectContext
 ) -> DeltaInput | None:
     if not isinstance(body, str | dict):
-        check.add("this must be a table's name, or a mapping with `table` or `path`", trail)
+        check.require("be a table's name, or a mapping with `table` or `path`", trail)
         return None
     place = check.document.key_place(trail)
     if isinstance(body, str):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import CoreSchema, core_schema
 
 from tidegauge.config import values
-from tidegauge.config.problems import Complaint
+from tidegauge.config.problems import below, must
 from tidegauge.model.secret import Secret
 
 
@@ -40,13 +40,13 @@ def as_it_is(value: Any) -> Any:
 
 def mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Complaint("this must be a mapping of keys to values")
+        raise must("be a mapping of keys to values")
     return value
 
 
 def listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Complaint("this must be a list, one `- ` for each entry")
+        raise must("be a list, one `- ` for each entry")
     return value
 
 
@@ -57,10 +57,8 @@ def texts_by_name(value: Any) -> dict[str, str]:
 def each(value: Any, check: Any) -> dict[str, str]:
     checked = {}
     for key, item in mapping(value).items():
-        try:
+        with below(key):
             checked[key] = check(item)
-        except Complaint as complaint:
-            raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
     return checked
 
 

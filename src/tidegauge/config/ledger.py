@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.problems import Complaint, must, quoted, suggest
 from tidegauge.config.values import check_host, lake_path
+from tidegauge.model.ledger_address import (
+    FOLDERS,
+    OPTIONS,
+    SCHEMES,
+    find_bad_option,
+    has_option,
+    nearest_scheme,
+    read_bucket,
+)
 from tidegauge.model.location import is_in_catalogue, scheme_of
 from tidegauge.model.secret import Secret, remember
 
 DEFAULT = "sqlite:///.tidegauge/ledger.db"
-_FOLDERS = ("json", "delta")
-_SCHEMES = ("sqlite", "postgresql", "mysql", *_FOLDERS)
-# The ledger passes these on to its driver under the driver's own names, and refuses all others too.
-OPTIONS = {
-    "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
-    "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
-    "s3a": ("endpoint", "region"),
-}
-_SAME = {"postgres": "postgresql", "mariadb": "mysql"}
 _FORM = (
     "write `sqlite:///PATH`, `postgresql://USER:PASSWORD@HOST/DATABASE`, the same with `mysql://`, or"
     " `delta:PATH` or `json:PATH`, where PATH may be `s3a://BUCKET/PREFIX`"
@@ -36,19 +36,19 @@ def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
     `written` is the text of the file, before references were resolved: the only text an error may quote.
     """
     if not isinstance(address, str | Secret) or not isinstance(written, str):
-        raise Complaint("this must be text", hint=_FORM)
+        raise must("be text", hint=_FORM)
     if _PLAIN_PASSWORD.search(_REFERENCE.sub("\0", written)):
         raise Complaint(
             "the ledger's password is plain text in the file; secrets come from outside it",
             hint="write `${env:NAME}` or `${file:PATH}` in its place",
         )
     scheme = _find_scheme(address)
-    if scheme not in _SCHEMES:
+    if scheme not in SCHEMES:
         raise _complain_of_scheme(scheme, written)
     if scheme == "sqlite":
         assert isinstance(address, str)
         return _check_sqlite(address, base)
-    if scheme in _FOLDERS:
+    if scheme in FOLDERS:
         if isinstance(address, Secret):
             raise Complaint("a ledger of files has no password in its address", hint=_FORM)
         return _check_folder(scheme, address, base)
@@ -66,9 +66,8 @@ def _find_scheme(address: str | Secret) -> str:
 def _complain_of_scheme(scheme: str, written: str) -> Complaint:
     if "${" in written.partition(":")[0] or not scheme:
         return Complaint("the ledger's address does not begin with a scheme that is known", hint=_FORM)
-    hint = (
-        f"did you mean `{_SAME[scheme]}`?" if scheme in _SAME else suggest(scheme.partition("+")[0], _SCHEMES)
-    )
+    near = nearest_scheme(scheme)
+    hint = f"did you mean `{near}`?" if near else suggest(scheme, SCHEMES)
     return Complaint(f"unknown kind of ledger {quoted(scheme)}", hint=hint)
 
 
@@ -81,8 +80,10 @@ def _check_sqlite(address: str, base: Path) -> str:
         )
     if path == ":memory:":
         raise Complaint("a ledger in memory would forget everything", hint=f"write `{DEFAULT}`")
-    if "?" in path or not path.isprintable():
+    if has_option(path):
         raise Complaint("a ledger in SQLite has no options, only a path", hint=_FORM)
+    if not path.isprintable():
+        raise Complaint("the ledger's address cannot be read as an address", hint=_FORM)
     if (strange := scheme_of(path)) is not None:
         raise Complaint(
             f"a ledger in SQLite is a local file, and not one of kind {quoted(strange + ':')}", hint=_FORM
@@ -95,15 +96,16 @@ def _check_sqlite(address: str, base: Path) -> str:
 def _check_folder(scheme: str, address: str, base: Path) -> str:
     path = address.removeprefix(f"{scheme}:")
     if path.startswith("s3a://"):
-        parts = urlsplit(path)
-        if not parts.hostname or not path.isprintable():
-            raise Complaint("the ledger's address names no bucket", hint=_FORM)
-        for name, _ in parse_qsl(parts.query, keep_blank_values=True):
-            if name not in OPTIONS["s3a"]:
-                raise Complaint(
-                    f"the option {quoted(name)} is not allowed in the ledger's address",
-                    hint=suggest(name, OPTIONS["s3a"]),
-                )
+        try:
+            bucket = read_bucket(path)
+        except ValueError as error:
+            raise Complaint(str(error), hint=_FORM) from None
+        name = find_bad_option(bucket.options, "s3a")
+        if name is not None:
+            raise Complaint(
+                f"the option {quoted(name)} is not allowed in the ledger's address",
+                hint=suggest(name, OPTIONS["s3a"]),
+            )
         return address
     if not path.strip("/") or not path.isprintable():
         raise Complaint("the ledger's address names no folder", hint=_FORM)
@@ -139,11 +141,12 @@ def _complaint_about_details(parts: SplitResult, written: str) -> Complaint | No
         check_host(parts.hostname or "")
     except Complaint:
         return Complaint("the ledger's server is neither a host name nor an IP address", hint=_FORM)
-    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in OPTIONS[parts.scheme]:
-            # A name that a reference brought in is not quoted.
-            which = f"the option {quoted(name)}" if name in written else "an option"
-            return Complaint(
-                f"{which} is not allowed in the ledger's address", hint=suggest(name, OPTIONS[parts.scheme])
-            )
-    return None
+    options = (name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
+    name = find_bad_option(options, parts.scheme)
+    if name is None:
+        return None
+    # A name that a reference brought in is not quoted.
+    which = f"the option {quoted(name)}" if name in written else "an option"
+    return Complaint(
+        f"{which} is not allowed in the ledger's address", hint=suggest(name, OPTIONS[parts.scheme])
+    )

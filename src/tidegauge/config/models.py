@@ -27,7 +27,7 @@ from tidegauge.config.forms import (
     each,
     texts_by_name,
 )
-from tidegauge.config.problems import Complaint
+from tidegauge.config.problems import Complaint, below, must
 from tidegauge.config.schedule import Scheduled, ScheduledHere
 from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask
@@ -53,7 +53,7 @@ def _parse_open_transactions(value: Any) -> timedelta | None:
     if value == "wait":
         return None
     if not isinstance(value, dict):
-        raise Complaint("this must be `wait` or `{ignore_after: DURATION}`", hint=form)
+        raise must("be `wait` or `{ignore_after: DURATION}`", hint=form)
     for key in value:
         if key != "ignore_after":
             raise Complaint(
@@ -61,10 +61,8 @@ def _parse_open_transactions(value: Any) -> timedelta | None:
             )
     if not value:
         raise Complaint("`ignore_after` is missing", hint=form)
-    try:
+    with below("ignore_after"):
         return values.duration(timedelta(seconds=1))(value["ignore_after"])
-    except Complaint as complaint:
-        raise Complaint(complaint.message, hint=complaint.hint, trail=("ignore_after",)) from None
 
 
 def _parse_cursor(value: Any) -> WrittenCursor:
@@ -76,10 +74,8 @@ def _parse_cursor(value: Any) -> WrittenCursor:
     for key, part in value.items():
         if key not in parse:
             raise Complaint(f"unknown key `{key[:60]}`", hint=form, trail=(key,), at_key=True)
-        try:
+        with below(key):
             found[key] = parse[key](part)
-        except Complaint as complaint:
-            raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
     if "column" not in found:
         raise Complaint("`column` is missing", hint=form)
     return WrittenCursor(found["column"], Epoch(found["epoch"]) if "epoch" in found else None)
@@ -234,7 +230,9 @@ class TableKeys(Keys):
     mode: Annotated[
         str,
         Form(
-            values.choice(MODES[OutputKind.WAREHOUSE], later=("replace_partitions",)),
+            values.choice(
+                MODES[OutputKind.WAREHOUSE], elsewhere={"replace_partitions": "a mode of `flows:`"}
+            ),
             "`append`, `merge`, `overwrite`, `scd2`",
         ),
         Unless("`append` into a lake, else `merge`"),

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from tidegauge.config import values
 from tidegauge.config.durations import parse_duration
-from tidegauge.config.problems import Complaint, Trail, nearest, quoted
+from tidegauge.config.problems import Complaint, below, nearest, quoted
 from tidegauge.errors import ConfigError
 from tidegauge.model.engines import FACTS, SSL_MODES, Engine
 
@@ -60,16 +60,11 @@ def check_options(written: Any, *, engine: str, base: Path) -> dict[str, str]:
         raise Complaint("`options` must be a mapping of names to values")
     checked: dict[str, str] = {}
     for key, value in written.items():
-        trail: Trail = (key,)
-        try:
+        with below(key):
             name = check_option_name(key, engine)
             if name in checked:
                 raise Complaint(f"the option `{name}` is given twice", at_key=True)
             checked[name] = _value(name, value, engine, base)
-        except Complaint as complaint:
-            raise Complaint(
-                complaint.message, hint=complaint.hint, trail=trail, at_key=complaint.at_key
-            ) from None
     return checked
 
 

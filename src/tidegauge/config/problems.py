@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidegauge.errors import ConfigError, Place
@@ -25,16 +26,46 @@ class Complaint(ValueError):
     """A wrong value, raised by code that does not know where in the file the value is.
 
     `trail` leads from the value to the part of it that is wrong. `at_key` says that the key itself is wrong.
+    `expected` is what the value must be, in words that quote nothing of it; see `must`.
     """
 
     def __init__(
-        self, message: str, *, hint: str | None = None, trail: Trail = (), at_key: bool = False
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        trail: Trail = (),
+        at_key: bool = False,
+        expected: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.trail = trail
         self.at_key = at_key
+        self.expected = expected
+
+
+def must(expected: str, *, found: str | None = None, hint: str | None = None, trail: Trail = ()) -> Complaint:
+    """A Complaint that says what the value must be. `found` is what it is instead, and is not shown where a
+    reference brought the value in."""
+    message = f"this must {expected}" if found is None else f"this must {expected}, not {found}"
+    return Complaint(message, hint=hint, trail=trail, expected=expected)
+
+
+@contextmanager
+def below(*parts: str | int) -> Iterator[None]:
+    """In this block a part of a value is read: its Complaints get these names in front of their trail."""
+    try:
+        yield
+    except Complaint as complaint:
+        raise Complaint(
+            complaint.message,
+            hint=complaint.hint,
+            trail=(*parts, *complaint.trail),
+            at_key=complaint.at_key,
+            expected=complaint.expected,
+        ) from None
 
 
 def as_error(problems: Sequence[Problem]) -> ConfigError:

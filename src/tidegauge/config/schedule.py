@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tidegauge.config import values
 from tidegauge.config.durations import parse_duration
 from tidegauge.config.forms import Form, Unless
-from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.problems import Complaint, below, quoted, suggest
 from tidegauge.errors import ConfigError
 from tidegauge.model.cron import Cron, parse_cron
 from tidegauge.model.schedule import CatchUp, Every, FlowSchedule
@@ -79,10 +79,8 @@ def schedule(value: Any) -> FlowSchedule | None:
 
 
 def _read_part(parse: Callable[[Any], _T], value: Any, key: str) -> _T:
-    try:
+    with below(key):
         return parse(value)
-    except Complaint as complaint:
-        raise Complaint(complaint.message, hint=complaint.hint, trail=(key,)) from None
 
 
 def _parse_every(text: str, catch_up: CatchUp) -> FlowSchedule:

@@ -20,7 +20,23 @@ SECRET_KEYS = frozenset({"password", "access_key", "secret_key"})
 MAX_BYTES = 64 * 1024
 
 _FORMS = 'write `"${env:NAME}"` or `"${file:PATH}"`'
-_OPEN_KEYS = frozenset({"type", "host", "port", "database", "user", "path", "schema", "region", "endpoint"})
+_OPEN_KEYS = frozenset(
+    [
+        "type",
+        "host",
+        "port",
+        "database",
+        "user",
+        "path",
+        "schema",
+        "region",
+        "endpoint",
+        "account",
+        "warehouse",
+        "role",
+        "iam_role",
+    ]
+)
 _OPEN_OPTIONS = frozenset({"connect_timeout", "ssl"})
 _ADDRESSES = frozenset({"alerts", "metrics", "lineage"})
 _TOKEN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<unclosed>\$\{)")

@@ -19,13 +19,16 @@ def make_spark(check: Check, tree: dict[str, Any]) -> SparkSettings:
         return SparkSettings()
     if not keys.keep_warm:
         return SparkSettings(keys.master or None, keys.conf)
-    if keys.master and not keys.master.startswith("local"):
+    digest = _digest(tree.get("connections"))
+    settings = SparkSettings(keys.master or None, keys.conf, keys.keep_warm, digest)
+    if not settings.is_local:
+        named = "`spark.master`" if keys.conf.get("spark.master") else "`master`"
         check.add(
-            "only a Spark on this machine is kept warm, and `master` names another",
+            f"only a Spark on this machine is kept warm, and {named} names another",
             ("spark", "keep_warm"),
             hint="remove `keep_warm`; a Spark Connect server (`sc://…`) is warm already",
         )
-    return SparkSettings(keys.master or None, keys.conf, keys.keep_warm, _digest(tree.get("connections")))
+    return settings
 
 
 def _digest(connections: object) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
@@ -13,7 +14,7 @@ from pydantic import Field
 from tidegauge.config import values
 from tidegauge.config.check import Check
 from tidegauge.config.forms import Duration, Form, Hidden, Keys, Listed, MaybeText, Port, Unless
-from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.config.problems import Complaint, Trail, below, must, quoted
 from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings
 from tidegauge.model.secret import Secret, remember
 from tidegauge.model.telemetry import LineageSettings, MetricsSettings, Telemetry
@@ -31,25 +32,22 @@ def _parse_kinds(value: Any) -> tuple[AlertKind, ...]:
     parse = values.choice(AlertKind)
     found = []
     for index, word in enumerate(values.some_texts(value)):
-        try:
+        with below(index) if isinstance(value, list) else nullcontext():
             found.append(AlertKind(parse(word)))
-        except Complaint as complaint:
-            trail: Trail = (index,) if isinstance(value, list) else ()
-            raise Complaint(complaint.message, hint=complaint.hint, trail=trail) from None
     return tuple(found)
 
 
 def _parse_web_address(value: Any) -> Secret:
     """The address as a Secret, even if it was plain text in the file: it may hold a login."""
     url = values.text(value)
-    message = "this must be the address of a web server"
+    wrong = must("be the address of a web server", hint="write `http://HOST:PORT`")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Complaint(message, hint="write `http://HOST:PORT`") from None
+        raise wrong from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        raise Complaint(message, hint="write `http://HOST:PORT`")
+        raise wrong
     if parts.password and not isinstance(value, Secret):
         raise Complaint("this holds a password in plain text", hint=_REFERENCE)
     return hide_address(url) if isinstance(value, Secret) or parts.password else Secret(url)
@@ -85,8 +83,6 @@ class MetricsKeys(Keys):
 
 
 class LineageKeys(Keys):
-    later: ClassVar[dict[str, str]] = {}
-
     url: Annotated[
         Secret | None, Form(_parse_web_address, "`http://HOST:PORT`"), Unless("this or `file`")
     ] = Field(default=None, description="A server that takes OpenLineage events; `/api/v1/lineage` is added.")
@@ -118,7 +114,7 @@ def _make_alerts(check: Check, written: Any) -> AlertSettings | None:
     trail: Trail = ("alerts", "to")
     listed = keys.to if isinstance(keys.to, list) else [keys.to]
     if not listed:
-        check.add("this must not be an empty list", trail, hint="name at least one address")
+        check.require("not be an empty list", trail, hint="name at least one address")
     found: list[AlertChannel] = []
     for index, value in enumerate(listed):
         place: Trail = (*trail, index) if isinstance(keys.to, list) else trail
@@ -155,7 +151,7 @@ def _parse_channel_address(value: Any) -> Secret:
     url = values.text(value)
     match = _SCHEME.fullmatch(url)
     if match is None:
-        raise Complaint("this must be an address such as `slack://…` or `json://HOST/PATH`", hint=form)
+        raise must("be an address such as `slack://…` or `json://HOST/PATH`", hint=form)
     if isinstance(value, Secret):
         return hide_address(url)
     if match[1].lower() not in _OPEN_SCHEMES or "@" in url:

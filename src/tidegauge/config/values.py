@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidegauge.config.durations import parse_duration, show_duration
-from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.problems import Complaint, below, must, quoted, suggest
 from tidegauge.errors import ConfigError
 from tidegauge.model.location import WITH_COLON, scheme_of, unsupported
 from tidegauge.model.secret import Secret
@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"[+-]?\d[\d_]*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
-_SHARE = re.compile(r"0|[01]?\.\d{1,9}", re.ASCII)
+_SHARE = re.compile(r"0|[01]?\.\d{1,20}", re.ASCII)
 _ROLES = re.compile(r"default|arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+", re.ASCII)
 _ACCOUNT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,250}[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("string", "timestamp", "timestamp_ntz", "date")
@@ -34,9 +34,9 @@ def text(value: Any) -> str:
     if isinstance(value, Secret):
         value = value.reveal()
     if not isinstance(value, str):
-        raise Complaint(f"this must be text, not {_describe_kind(value)}")
+        raise must("be text", found=_describe_kind(value))
     if not value.strip():
-        raise Complaint("this must not be empty")
+        raise must("not be empty")
     if _CONTROL.search(value):
         raise Complaint("this holds a control character", hint="remove it")
     return value
@@ -44,9 +44,7 @@ def text(value: Any) -> str:
 
 def secret(value: Any) -> Secret:
     if not isinstance(value, Secret):
-        raise Complaint(
-            f"this must be a reference, not {_describe_kind(value)}", hint='write `"${env:NAME}"`'
-        )
+        raise must("be a reference", found=_describe_kind(value), hint='write `"${env:NAME}"`')
     return value
 
 
@@ -55,13 +53,11 @@ def texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (text(value),)
     if not isinstance(value, list):
-        raise Complaint(f"this must be text or a list of texts, not {_describe_kind(value)}")
+        raise must("be text or a list of texts", found=_describe_kind(value))
     found = []
     for index, item in enumerate(value):
-        try:
+        with below(index):
             found.append(text(item))
-        except Complaint as complaint:
-            raise Complaint(complaint.message, hint=complaint.hint, trail=(index,)) from None
     doubled = next((index for index, item in enumerate(found) if item in found[:index]), None)
     if doubled is not None:
         raise Complaint(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
@@ -71,7 +67,7 @@ def texts(value: Any) -> tuple[str, ...]:
 def some_texts(value: Any) -> tuple[str, ...]:
     found = texts(value)
     if not found:
-        raise Complaint("this must not be an empty list", hint="name at least one")
+        raise must("not be an empty list", hint="name at least one")
     return found
 
 
@@ -91,10 +87,10 @@ def whole(least: int, most: int | None = None) -> Callable[[Any], int]:
         limits = f"of {least} or more" if most is None else f"from {least} to {most}"
         plain = text(value)
         if not _WHOLE.fullmatch(plain) or len(plain) > 19:
-            raise Complaint(f"this must be a whole number {limits}")
+            raise must(f"be a whole number {limits}")
         number = int(plain.replace("_", ""))
         if number < least or (most is not None and number > most) or number >= 2**63:
-            raise Complaint(f"this must be a whole number {limits}, not {number}")
+            raise must(f"be a whole number {limits}", found=str(number))
         return number
 
     return parse
@@ -107,24 +103,20 @@ def duration(least: timedelta = timedelta(0)) -> Callable[[Any], timedelta]:
         except ConfigError as error:
             raise Complaint(error.message, hint=error.hint) from None
         if length < least:
-            raise Complaint(f"this must be at least {show_duration(least)}, not {show_duration(length)}")
+            raise must(f"be at least {show_duration(least)}", found=show_duration(length))
         return length
 
     return parse
 
 
-def choice(
-    words: Iterable[str], *, later: Iterable[str] = (), why: str | None = None
-) -> Callable[[Any], str]:
-    """A parser that allows only `words`; those of `later` are refused as not supported by this version."""
-    valid, refused = tuple(words), frozenset(later)
+def choice(words: Iterable[str], *, elsewhere: Mapping[str, str] | None = None) -> Callable[[Any], str]:
+    """A parser that allows only `words`. `elsewhere` says of some others what they are."""
+    valid, known = tuple(words), elsewhere or {}
 
     def parse(value: Any) -> str:
         word = text(value)
-        if word in refused:
-            raise Complaint(
-                f"{quoted(word)} is not supported by this version", hint=why or suggest("", valid)
-            )
+        if word in known:
+            raise Complaint(f"{quoted(word)} is {known[word]}", hint=suggest("", valid))
         if word not in valid:
             raise Complaint(f"{quoted(word)} is not known here", hint=suggest(word, valid))
         return word
@@ -137,7 +129,7 @@ def flag(value: Any) -> bool:
 
 
 def share(value: Any) -> float:
-    """A part of the whole: `30%`, or `0.3`. A bare `1` could be either and is refused."""
+    """A part of the whole: `30%`, or `0.3`. A bare `1` could be 1% or all, and is refused."""
     written = text(value).strip()
     percent = _PERCENT.fullmatch(written)
     if not percent and not _SHARE.fullmatch(written):
@@ -145,7 +137,7 @@ def share(value: Any) -> float:
     # Read as one decimal number, so that `30%` is exactly equal to the default, 0.3.
     found = float(Decimal(percent[1]).scaleb(-2)) if percent else float(written)
     if found > 1:
-        raise Complaint(f"this must be a share from 0% to 100%, not {written}")
+        raise must("be a share from 0% to 100%", found=written)
     return found
 
 

@@ -8,14 +8,12 @@ from typing import Any
 
 from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.override import BY_HAND
 from tidegauge.model.run import HistoryEvent
 
 MOST = 2000
 """How many events are searched; `tidegauge history` has no such limit."""
 ROWS = 100
-BY_HAND = ("set", "reset", "refresh", "undo", "forgotten", "rebuilt", "backfill", "repair", "suspended",
-           "resumed", "retried", "files_cleaned")  # fmt: skip
-"""The kinds of events that stand for changes by hand."""
 
 
 @dataclass(frozen=True)

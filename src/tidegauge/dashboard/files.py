@@ -61,7 +61,7 @@ def make_site(project: Project) -> Iterator[tuple[str, str]]:
             yield links.run_json(*name), json.dumps(run.to_json(), ensure_ascii=False, indent=2) + "\n"
 
 
-def make_run_file(project: Project, report: RunReport, *, command: str = "run") -> str:
+def make_run_file(project: Project, report: RunReport) -> str:
     """The page of one run as one file, with its stylesheet inside."""
     page = make_run_page(FleetSnapshots(project), project.pipeline, report.run_id)
     return render(
@@ -74,5 +74,5 @@ def make_run_file(project: Project, report: RunReport, *, command: str = "run") 
         written=page.at if page else None,
         style=static_files()["style.css"],
         told=report,
-        document=json.dumps(report.to_json(command), ensure_ascii=False, indent=2),
+        document=json.dumps(report.to_json(), ensure_ascii=False, indent=2),
     )

@@ -13,6 +13,7 @@ from enum import StrEnum
 from tidegauge.dashboard.positions import Axis, axis_over, place_of, second_of
 from tidegauge.dashboard.snapshot import FleetSnapshots, SeenFlow
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.override import BEGIN_EPOCH
 from tidegauge.model.position import Position, to_text
 from tidegauge.model.run import FlowStatus, HistoryEvent
 from tidegauge.model.state import State
@@ -22,9 +23,7 @@ _EVENTS = 400
 _LANES = 6
 _APART = 10_000
 """Each input's pieces are numbered from a multiple of this."""
-_JUMPS = frozenset({"set", "reset", "refresh", "undo", "forgotten", "rebuilt"})
-"""Events of changes by hand, each of which begins an epoch."""
-_KINDS = ["advanced", "failed", "backfill", "repair", *sorted(_JUMPS)]
+_KINDS = ["advanced", "failed", "backfill", "repair", *BEGIN_EPOCH]
 
 
 _BEGINNINGS = {"version": -1.0, "files": 0.0}
@@ -144,7 +143,7 @@ def _split(mark: Watermark, events: Iterable[HistoryEvent]) -> list[tuple[Histor
     """The pieces of each epoch, with the event that began the epoch, if it is known."""
     lanes: list[tuple[HistoryEvent | None, list[Piece]]] = [(None, [])]
     for one in events:
-        if one.event in _JUMPS:
+        if one.event in BEGIN_EPOCH:
             if lanes[-1][0] is None or lanes[-1][0].at != one.at:  # a change leaves an event for each input
                 lanes.append((one, []))
         elif one.event == "advanced" and one.input in (None, mark.input):

@@ -39,10 +39,6 @@ class TableProof:
     def equal(self) -> bool | None:
         return None if self.last is None else self.last.event == VERIFIED
 
-    @property
-    def stale(self) -> bool:
-        return self.last is None
-
 
 @dataclass(frozen=True)
 class CheckedFlow:

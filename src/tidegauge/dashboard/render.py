@@ -16,6 +16,7 @@ from tidegauge.dashboard.audit import AuditFilter
 from tidegauge.dashboard.fleet import FleetFilter
 from tidegauge.dashboard.links import Links
 from tidegauge.errors import TidegaugeError
+from tidegauge.model.override import OVERRIDES
 from tidegauge.model.position import to_text
 from tidegauge.model.secret import mask
 from tidegauge.observe.tables import show_duration
@@ -69,6 +70,7 @@ def _environment() -> Environment:
         draw_step=drawing.draw_step,
         FleetFilter=FleetFilter,
         AuditFilter=AuditFilter,
+        OVERRIDES=OVERRIDES,
     )
     return made
 

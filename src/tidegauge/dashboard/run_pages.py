@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,8 +13,10 @@ from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.expectation import NOT_AS_EXPECTED
+from tidegauge.model.plan import describe_window
 from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State, tell_state
+from tidegauge.model.watermark import Watermark
 from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import run_to_json
 
@@ -86,6 +89,9 @@ class RunPage:
     events: tuple[HistoryEvent, ...]
     remembered: bool
     """Whether the events that were read go back to the beginning of the run."""
+    inputs: Mapping[str, tuple[str, str]]
+    """By flow, the name and cursor of its first input, whose window an attempt has; without flows of which
+    that is not known."""
 
     def to_json(self) -> dict[str, Any]:
         """The document that `run --json` prints, as far as the ledger keeps its contents."""
@@ -94,7 +100,7 @@ class RunPage:
             "run_id": self.head.run_id,
             "state": self.head.state.value,
             "rows_quarantined": self.quarantined,
-            "flows": [_flow_to_json(one) for one in self.attempts],
+            "flows": [_flow_to_json(one, self.inputs.get(one.flow)) for one in self.attempts],
         }
 
 
@@ -124,6 +130,7 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
         if not attempts:
             return None
         now = ledger.now()
+        marks = ledger.watermarks(pipeline, list({one.flow for one in attempts}))
         newest = ledger.history(pipeline, limit=_EVENTS)
         aside = ledger.history(pipeline, events=[NOT_AS_EXPECTED], limit=_EVENTS)
     head = _make_line(run_id, attempts)
@@ -135,16 +142,16 @@ def make_run_page(snapshots: FleetSnapshots, pipeline: str, run_id: str) -> RunP
     flows = {one.flow for one in attempts}
     ordered = sorted(attempts, key=_order)
     shown = sorted(sorted(attempts, key=_urgency)[:_STEPS], key=_order)
-    steps = tuple(
-        RunStep(
-            one,
-            second_of(one.started_at),
-            second_of(one.ended_at or now),
-            tuple(name for name in upstreams.get(one.flow, ()) if name in flows),
-        )
-        for one in shown
+    steps = tuple(_make_step(one, now, upstreams.get(one.flow, ()), flows) for one in shown)
+    inputs = _find_first_inputs(snapshots, pipeline, marks)
+    return RunPage(
+        now, head, axis, steps, tuple(ordered), quarantined, tuple(events[:_STEPS]), remembered, inputs
     )
-    return RunPage(now, head, axis, steps, tuple(ordered), quarantined, tuple(events[:_STEPS]), remembered)
+
+
+def _make_step(one: RunRecord, now: datetime, upstreams: Sequence[str], flows: Set[str]) -> RunStep:
+    waited_for = tuple(name for name in upstreams if name in flows)
+    return RunStep(one, second_of(one.started_at), second_of(one.ended_at or now), waited_for)
 
 
 def _reach_back(events: Sequence[HistoryEvent], moment: datetime) -> bool:
@@ -197,12 +204,27 @@ def _find_upstreams(snapshots: FleetSnapshots) -> Mapping[str, tuple[str, ...]]:
     return {flow.name: flow.upstreams for flow in found.all_flows}
 
 
-def _flow_to_json(attempt: RunRecord) -> dict[str, Any]:
+def _find_first_inputs(
+    snapshots: FleetSnapshots, pipeline: str, marks: Sequence[Watermark]
+) -> dict[str, tuple[str, str]]:
+    structure = snapshots.structure() if pipeline == snapshots.project.pipeline else None
+    flows = () if structure is None or isinstance(structure, TidegaugeError) else structure.all_flows
+    first = {flow.name: flow.input for flow in flows}
+    count = Counter(mark.flow for mark in marks)
+    return {
+        mark.flow: (mark.input, mark.cursor)
+        for mark in marks
+        if count[mark.flow] == 1 or first.get(mark.flow) == mark.input
+    }
+
+
+def _flow_to_json(attempt: RunRecord, first_input: tuple[str, str] | None) -> dict[str, Any]:
     seconds = seconds_of(attempt)
-    window = attempt.window.to_json() if attempt.window else None
+    of_input, cursor = first_input or (None, None)
+    window = attempt.window
     return {
         "flow": attempt.flow,
         **{name: value for name, value in run_to_json(attempt).items() if name != "run_id"},
         "seconds": None if seconds is None else round(seconds, 3),
-        **({"windows": [window]} if window else {}),
+        **({"windows": [describe_window(of_input, cursor, window)]} if window else {}),
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import LedgerUnreachable, TidegaugeError
 from tidegauge.ledger.empty import EmptyLedger
 from tidegauge.ledger.open import open_ledger
+from tidegauge.model.health import HealthLimits
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import HistoryEvent
 from tidegauge.model.spec import Project
@@ -18,6 +19,7 @@ from tidegauge.model.state import State
 from tidegauge.operations.status import (
     FlowSummary,
     is_held,
+    limits_named,
     summarize_flows,
     summarize_pipeline,
     tags_of,
@@ -28,13 +30,17 @@ if TYPE_CHECKING:
     from tidegauge.model.delta_flow import AnyFlow
 
 STUCK = "STUCK"
-"""The state shown for a flow that is RUNNING and whose runner is gone."""
+"""The state shown for a flow whose runner is gone, or whose plan is not done after `health: {stuck: …}`;
+flows that failed are shown as FAILED."""
 
 
 @dataclass(frozen=True)
 class SeenFlow:
     pipeline: str
     summary: FlowSummary
+    at: datetime
+    """The moment at which the flow is seen, by the ledger's clock."""
+    limits: HealthLimits
     tags: tuple[str, ...] = ()
 
     @property
@@ -44,7 +50,9 @@ class SeenFlow:
     @property
     def word(self) -> str:
         """The flow's state, or STUCK."""
-        return STUCK if self.summary.abandoned else self.summary.state.value
+        one = self.summary
+        late = one.state is not State.FAILED and self.limits.is_stuck(one.planned_at, self.at)
+        return STUCK if one.abandoned or late else one.state.value
 
     @property
     def told(self) -> str:
@@ -66,16 +74,17 @@ class FleetSnapshot:
         return next((one for one in self.flows if (one.pipeline, one.flow) == (pipeline, flow)), None)
 
     def at_moment(self, now: datetime) -> FleetSnapshot:
-        """The same snapshot at a later moment: only the lags have grown."""
+        """The same snapshot at a later moment: lags have grown, and plans may be late."""
         later = (now - self.at).total_seconds()
         if not later:
             return self
-        return replace(self, at=now, flows=tuple(_add_to_lag(one, later) for one in self.flows))
+        return replace(self, at=now, flows=tuple(_see_later(one, now, later) for one in self.flows))
 
 
-def _add_to_lag(seen: SeenFlow, seconds: float) -> SeenFlow:
+def _see_later(seen: SeenFlow, now: datetime, seconds: float) -> SeenFlow:
     lag = seen.summary.lag_seconds
-    return seen if lag is None else replace(seen, summary=replace(seen.summary, lag_seconds=lag + seconds))
+    summary = seen.summary if lag is None else replace(seen.summary, lag_seconds=lag + seconds)
+    return replace(seen, summary=summary, at=now)
 
 
 Pulse = tuple[object, ...]
@@ -117,7 +126,7 @@ class FleetSnapshots:
             pulse = _take_pulse(ledger, pipelines, running, now)
             if self._kept is not None and self._kept[0] == pulse:
                 return *self._kept, now
-            made = FleetSnapshot(now, ledger.shown, tuple(pipelines), tuple(self._summarize(pipelines)))
+            made = FleetSnapshot(now, ledger.shown, tuple(pipelines), tuple(self._summarize(pipelines, now)))
             self._kept = (pulse, made)
             # Other flows may be running in the new snapshot, so the pulse kept with it is taken over those.
             self._kept = (_take_pulse(ledger, pipelines, self._find_running(), now), made)
@@ -147,14 +156,15 @@ class FleetSnapshots:
         own = self.project.pipeline
         return [own, *(name for name in pipelines if name != own)]
 
-    def _summarize(self, pipelines: Sequence[str]) -> list[SeenFlow]:
+    def _summarize(self, pipelines: Sequence[str], now: datetime) -> list[SeenFlow]:
         own, *others = pipelines
-        found = [
-            SeenFlow(own, one, tuple(sorted(tags_of(self.project, one.flow))))
-            for one in summarize_flows(self.project, ())[1]
-        ]
+        found = []
+        for one in summarize_flows(self.project, ())[1]:
+            tags = tuple(sorted(tags_of(self.project, one.flow)))
+            found.append(SeenFlow(own, one, now, limits_named(self.project, one.flow, tags), tags))
         for name in others:
-            found += [SeenFlow(name, one) for one in summarize_pipeline(self.project, name)[1]]
+            limits = limits_named(self.project, name, ())
+            found += [SeenFlow(name, one, now, limits) for one in summarize_pipeline(self.project, name)[1]]
         return found
 
 

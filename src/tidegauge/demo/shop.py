@@ -36,7 +36,7 @@ def make_shop(file: Path, *, orders: int, seed: int = 7) -> None:
     """Make a shop with about three and a half rows for each order, all older than a day."""
     chance = random.Random(seed)  # noqa: S311 - the same shop each time
     start = datetime.now(UTC) - timedelta(days=30)
-    with _shop(file) as shop:
+    with open_shop(file) as shop:
         shop.executescript(_SCHEMA)
         shop.executemany(
             "INSERT INTO customers VALUES (?, ?, ?, ?)",
@@ -98,12 +98,6 @@ def delete_orders(shop: sqlite3.Connection, *, first: int, count: int) -> None:
 
 @contextmanager
 def open_shop(file: Path) -> Iterator[sqlite3.Connection]:
-    with _shop(file) as shop:
-        yield shop
-
-
-@contextmanager
-def _shop(file: Path) -> Iterator[sqlite3.Connection]:
     """Open the shop; everything in the block is one transaction."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(file, timeout=30)) as shop, shop:

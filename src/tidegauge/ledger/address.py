@@ -7,36 +7,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from tidegauge.errors import ConfigError
+from tidegauge.model.ledger_address import (
+    FOLDERS,
+    OPTIONS,
+    SCHEMES,
+    find_bad_option,
+    has_option,
+    nearest_scheme,
+    read_bucket,
+)
 from tidegauge.model.location import WITH_COLON, is_in_catalogue, resolve, scheme_of
 from tidegauge.model.secret import Secret, mask, remember
 from tidegauge.model.spec import Lake
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-_FOLDERS = ("json", "delta")
-_SCHEMES = ("sqlite", *_DRIVERS, *_FOLDERS)
-_ALIASES = {
-    "postgres": "postgresql",
-    "pgsql": "postgresql",
-    "mariadb": "mysql",
-    "sqlite3": "sqlite",
-    "file": "sqlite",
-}
 
 _S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
-
-# Options that are allowed after the question mark. The drivers' other options can read files, run statements
-# at the start of a session, or switch off what the ledger relies on.
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "s3a": ("endpoint", "region"),
-    "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
-    "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
-}
 
 
 @dataclass(frozen=True)
@@ -60,20 +51,25 @@ def parse(address: str | Secret) -> Address:
     kind of store."""
     text = address.reveal() if isinstance(address, Secret) else address
     scheme, colon, rest = text.partition(":")
-    if not colon or scheme not in _SCHEMES:
+    if not colon or scheme not in SCHEMES:
         raise _unknown_scheme_error(scheme if colon else "")
-    if scheme in _FOLDERS:
+    if scheme in FOLDERS:
         return _bucket(rest, scheme) if _S3.match(rest) else _folder(rest, scheme)
     return _file(rest) if scheme == "sqlite" else _server(text, scheme)
 
 
 def _file(rest: str) -> Address:
-    # The rest is the path, taken literally: `?`, `#` and `%` are ordinary letters of a file name.
+    # The rest is the path, taken literally: `#`, `%` and most `?` are ordinary letters of a file name.
     path = rest.removeprefix("///")
     if path == rest or not path.strip("/") or path == ":memory:":
         raise ConfigError(
             "the ledger's address names no file",
             hint="write sqlite:///relative/path.db or sqlite:////absolute/path.db",
+        )
+    if has_option(path):
+        raise ConfigError(
+            "a ledger in SQLite has no options, only a path",
+            hint="leave out what begins with the question mark",
         )
     if (strange := scheme_of(path)) is not None:
         raise ConfigError(
@@ -107,21 +103,13 @@ def _folder(rest: str, scheme: str) -> Address:
 def _bucket(rest: str, scheme: str) -> Address:
     form = f"write {scheme}:s3a://BUCKET/PREFIX?endpoint=URL&region=NAME; keys come by the usual AWS chain"
     try:
-        parts = urlsplit(rest)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError:
-        raise ConfigError("the ledger's S3 address cannot be read", hint=form) from None
-    if "@" in parts.netloc:
-        remember(unquote(parts.password or ""))
-        raise ConfigError("the ledger's S3 address holds a key", hint=form)
-    prefix = parts.path.strip("/")
-    strange = any(part in ("", ".", "..") for part in prefix.split("/")) if prefix else False
-    if parts.scheme != "s3a" or not parts.netloc or parts.fragment or strange:
-        raise ConfigError("the ledger's S3 address cannot be read", hint=form)
-    _check_options(options, "s3a")
-    path = f"s3a://{parts.netloc}/{prefix}".rstrip("/")
-    lake = Lake("ledger", path, endpoint=options.get("endpoint"), region=options.get("region"))
-    return Address(shown=f"{scheme}:{path}", lake=lake)
+        bucket = read_bucket(rest)
+    except ValueError as error:
+        raise ConfigError(str(error), hint=form) from None
+    _check_options(bucket.options, "s3a")
+    options = bucket.options
+    lake = Lake("ledger", bucket.path, endpoint=options.get("endpoint"), region=options.get("region"))
+    return Address(shown=f"{scheme}:{bucket.path}", lake=lake)
 
 
 def _server(text: str, scheme: str) -> Address:
@@ -141,25 +129,24 @@ def _server(text: str, scheme: str) -> Address:
 
 
 def _check_options(found: Iterable[str], kind: str) -> None:
-    for name in found:
-        if name not in _OPTIONS[kind]:
-            near = get_close_matches(name, _OPTIONS[kind], 1)
-            raise ConfigError(
-                mask(f"the ledger's address has an option that is not allowed: {name}"),
-                hint=f"did you mean {near[0]}?" if near else f"allowed are: {', '.join(_OPTIONS[kind])}",
-            )
+    name = find_bad_option(found, kind)
+    if name is not None:
+        near = get_close_matches(name, OPTIONS[kind], 1)
+        raise ConfigError(
+            mask(f"the ledger's address has an option that is not allowed: {name}"),
+            hint=f"did you mean {near[0]}?" if near else f"allowed are: {', '.join(OPTIONS[kind])}",
+        )
 
 
 def _unknown_scheme_error(scheme: str) -> ConfigError:
     if not scheme:
         return ConfigError(
             "the ledger's address has no scheme",
-            hint=f"it begins with one of: {', '.join(f'{known}:' for known in _SCHEMES)}",
+            hint=f"it begins with one of: {', '.join(f'{known}:' for known in SCHEMES)}",
         )
-    plain = scheme.lower().partition("+")[0]
-    near = [_ALIASES[plain]] if plain in _ALIASES else get_close_matches(plain, _SCHEMES, 1)
-    known = f"one of: {', '.join(_SCHEMES)}"
+    near = nearest_scheme(scheme)
+    known = f"one of: {', '.join(SCHEMES)}"
     return ConfigError(
         mask(f"'{scheme}' is not a kind of ledger that is known"),
-        hint=f"did you mean {near[0]}? ({known})" if near else known,
+        hint=f"did you mean {near}? ({known})" if near else known,
     )

@@ -92,11 +92,8 @@ def check_held(flow_state: FlowState, held: Claim, event: Event, index: int | No
     has ended, the event is not allowed now, or `index` is not the next batch."""
     active, kept = flow_state.active, held.plan
     if flow_state.fence != held.fence:
-        by = active.owner if active else None
         raise LeaseLost(
-            f"{flow_state.flow} was taken over by {name_owner(by)}"
-            if by
-            else f"{flow_state.flow} was taken over by another",
+            f"{flow_state.flow} was taken over by {name_owner(active.owner if active else None)}",
             hint="nothing is lost: whoever has it now goes on from what is committed",
         )
     if active is None or active.plan.plan_id != kept.plan_id or active.state is not State.RUNNING:

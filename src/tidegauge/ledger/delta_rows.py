@@ -11,6 +11,7 @@ from typing import Any
 from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.delta_snapshot import partition_of
 from tidegauge.ledger.document_store import Entry, StoredFlow
+from tidegauge.model.state import ACTIVE
 
 WATERMARKS = {
     "watermark_id": "integer",
@@ -44,7 +45,6 @@ LOG = {
 }
 
 _READY = {"status": "READY"}
-_ACTIVE = {"PLANNED", "RUNNING", "FAILED"}
 _START = ("last_processed_ts", "last_processed_version")
 _WINDOW = (*_START, "current_run_ts")
 _OVER = {"SUCCESS", "SKIPPED"}
@@ -67,7 +67,7 @@ def next_rows(before: Row | None, stored_flow: StoredFlow, next_id: int) -> tupl
     record; if this save makes two, the second gets the number after it.
     """
     shown = stored_flow.row
-    active = shown.get("state") in _ACTIVE
+    active = shown.get("state") in ACTIVE
     closed = before is not None and before["status"] == "READY" and before["run_id"] == shown.get("run_id")
     record = _record(before, stored_flow, next_id)
     ended = None

@@ -12,6 +12,7 @@ from tidegauge.ledger.delta_rows import moment
 from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.document_store import Entry
 from tidegauge.ledger.journal import FAILURES, clean
+from tidegauge.model.state import ACTIVE
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ CONTROL = PeopleTable(
 
 
 def _plan_rows(entry: Entry) -> list[Row]:
-    ended = entry["kind"] not in _OPEN
+    ended = entry["kind"] not in ACTIVE
     return [_plan_row(entry, part, ended=ended) for part in entry["plan"]["inputs"]]
 
 
@@ -161,7 +162,6 @@ def _parse_stamp(text: str | None) -> datetime | None:
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-_OPEN = {"PLANNED", "RUNNING", "FAILED"}
 _STATES = {
     "planned": "PLANNED",
     "advanced": "SUCCESS",

@@ -58,7 +58,7 @@ class InRange:
 class Matches:
     column: str
     pattern: str
-    """A Java regular expression that the whole value has to match."""
+    """A regular expression that the whole value has to match: Java's in flows, RE2 in syncs."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,17 @@ class Expectation:
     @property
     def by_row(self) -> bool:
         return isinstance(self.rule, RowRule)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the check names; none for a predicate, which only an engine can read."""
+        match self.rule:
+            case ForeignKey(columns=columns) | Unique(columns=columns):
+                return columns
+            case Predicate() | RowCount():
+                return ()
+            case rule:
+                return (rule.column,)
 
     def __str__(self) -> str:
         most = f", at most {self.max_fraction:g} of the rows" if self.max_fraction is not None else ""
@@ -169,11 +180,6 @@ class Checks:
     def passed(self) -> int:
         """Number of checked rows that were neither quarantined nor dropped."""
         return (self.checked or 0) - self.quarantined - self.dropped
-
-    @property
-    def warned(self) -> int:
-        """Number of failures under `warn`; a row that fails several checks counts for each."""
-        return sum(one.failed for one in self.counts if one.action is Action.WARN)
 
     def tell(self) -> str | None:
         """Describe the failures for people; None if there are none."""

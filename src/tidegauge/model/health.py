@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -58,6 +58,10 @@ class HealthLimits:
     fewer: float = 0.1
     more: float = 10.0
     """`fewer` and `more`: limits for the rows of a run, as multiples of the median of the flow's own runs."""
+
+    def is_stuck(self, planned_at: datetime | None, now: datetime) -> bool:
+        """Whether a plan that was made then and is not done yet means that its flow is stuck."""
+        return planned_at is not None and now - planned_at > self.stuck
 
 
 @dataclass(frozen=True)

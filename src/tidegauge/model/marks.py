@@ -80,7 +80,7 @@ def refuse(flow: str, one: Expectation, failed: int, of: int | None, show: Calla
     """Raise ExpectationFailed if the expectation does not allow this many failed rows."""
     if not failed:
         return
-    many = f"{failed:,} rows" if of is None else f"{failed:,} of {of:,} rows"
+    many = f"{failed:,} row{'' if failed == 1 else 's'}" if of is None else f"{failed:,} of {of:,} rows"
     said = f"{flow}: {many} {'is' if failed == 1 else 'are'} not as expected, `{one.name}`"
     beyond = one.max_fraction is not None and of and failed / of > one.max_fraction
     if one.action is not Action.FAIL and not beyond:

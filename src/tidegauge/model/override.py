@@ -11,13 +11,20 @@ from tidegauge.model.position import Position
 Identity = tuple[str | None, str | None]
 """The source table of an input, and the fingerprint of its columns; None: not known, so any is accepted."""
 
+OVERRIDES = ("set", "reset", "refresh", "copy", "import", "undo")
+"""The kinds of overrides; `refresh` is a reset that empties the output. The history has an event for each."""
+BEGIN_EPOCH = (*OVERRIDES, "forgotten", "rebuilt")
+"""The events of changes by hand that each begin an epoch."""
+BY_HAND = (*BEGIN_EPOCH, "backfill", "repair", "suspended", "resumed", "retried", "files_cleaned")
+"""The events of all changes by hand."""
+
 
 @dataclass(frozen=True)
 class Override:
     """A change by hand that was begun: nobody can advance the flow until the override ends."""
 
     kind: str
-    """`set`, `reset`, `refresh` (a reset that empties the output), `copy`, `import` or `undo`."""
+    """One of OVERRIDES."""
     positions: Mapping[str, Position | None]
     """The new positions by input; inputs that are not named stay where they are."""
     epoch: int

@@ -101,6 +101,11 @@ class InputPlan:
     """How far the source was looked at, if that is further than the window's last row."""
 
 
+def describe_window(of_input: str | None, cursor: str | None, window: Window) -> dict[str, Any]:
+    """A window as documents show it; input and cursor are None where they are not known."""
+    return {"input": of_input, "cursor": cursor, **window.to_json()}
+
+
 @dataclass(frozen=True)
 class Draft:
     """The result of planning one flow, not yet in the ledger. Without batches there is nothing new."""
@@ -124,6 +129,13 @@ class Draft:
     @property
     def rows(self) -> int:
         return sum(batch.rows or 0 for batch in self.batches)
+
+    def windows_to_json(self) -> list[dict[str, Any]]:
+        return [
+            describe_window(part.input, part.cursor, part.window)
+            for part in self.inputs
+            if part.window is not None
+        ]
 
     def stamp(self, index: int, place: int) -> str | None:
         """Return when the source committed the end of a batch, for the input at a place; None: not known."""

@@ -51,7 +51,7 @@ class JsonLines:
                 self._run = run_id
                 return [{"event": "run_started", "message": pipeline}]
             case Planning(flows):
-                return [{"event": "planning", "message": f"{flows} flows"}]
+                return [{"event": "planning", "message": f"{flows} flow{'' if flows == 1 else 's'}"}]
             case SparkStarting():
                 return [{"event": "spark_starting"}]
             case Comparing(table, number, of):

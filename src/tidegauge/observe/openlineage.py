@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from tidegauge.errors import RuntimeMissing, TidegaugeError
 from tidegauge.model.lineage import Dataset, FlowLineage
-from tidegauge.model.plan import Draft
 from tidegauge.model.secret import mask
 from tidegauge.model.telemetry import LineageSettings
 from tidegauge.observe.lineage import Occurrence, Send, to_uuid
@@ -72,7 +71,7 @@ def _run_facets(facets: Any, occurrence: Occurrence, namespace: str) -> dict[str
         ),
     }
     if trace.draft is not None:
-        windows = _list_windows(trace.draft)
+        windows = trace.draft.windows_to_json()
         found["tidegauge_windows"] = _make_own_facet(
             facets, windows=windows, batches=len(trace.draft.batches)
         )
@@ -84,14 +83,6 @@ def _run_facets(facets: Any, occurrence: Occurrence, namespace: str) -> dict[str
             message=mask(trace.error), programmingLanguage="PYTHON", producer=PRODUCER
         )
     return found
-
-
-def _list_windows(draft: Draft) -> list[dict[str, Any]]:
-    return [
-        {"input": part.input, "cursor": part.cursor, **part.window.to_json()}
-        for part in draft.inputs
-        if part.window is not None
-    ]
 
 
 def _make_own_facet(facets: Any, **values: Any) -> Any:

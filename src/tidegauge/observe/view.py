@@ -154,7 +154,9 @@ class Bars:
     def _show(self, event: RunEvent) -> None:
         match event:
             case Planning(flows):
-                self._progress.update(self._status, description=f"planning {flows} flows")
+                self._progress.update(
+                    self._status, description=f"planning {flows} flow{'' if flows == 1 else 's'}"
+                )
             case SparkStarting():
                 self._progress.update(self._status, description="starting Spark")
             case Comparing(table, number, of):

@@ -33,7 +33,6 @@ from tidegauge.operations.doctor_sources import check_database, find_rights
 from tidegauge.operations.plan import preview
 from tidegauge.spark.jars import Needs, find_cached, jars
 from tidegauge.spark.java import find_java
-from tidegauge.spark.session import is_local
 from tidegauge.spark.take_up import SWITCH, describe_kept, find_kept
 
 
@@ -194,9 +193,10 @@ def _check_jars(needs: set[Needs], project: Project, probe: bool) -> Iterator[st
     yield f"{len(there)} jars in the cache"
     if missing:
         yield f"those for {' and '.join(missing)} come by the network when Spark first needs them"
-    if not is_local(project.spark):
+    if not project.spark.is_local:
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        yield f"tasks run {python} on every machine of {project.spark.master}, which has to have tidegauge"
+        master = project.spark.effective_master
+        yield f"tasks run {python} on every machine of {master}, which has to have tidegauge"
 
 
 def _check_kept(project: Project) -> Iterator[str]:

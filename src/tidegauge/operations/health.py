@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -29,7 +29,7 @@ from tidegauge.operations.health_checks import check_flow, check_tracker, check_
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import Notice, current_session, has_session, notices
 from tidegauge.operations.stats import seconds_of
-from tidegauge.operations.status import is_held, is_wanted, iso
+from tidegauge.operations.status import is_held, is_wanted, iso, limits_named
 from tidegauge.operations.tracked import check_pipeline
 
 _PARALLEL = 8
@@ -234,13 +234,6 @@ def _examine_named(project: Project, ledger: LedgerReader, names: Sequence[str])
 
 def limits_of(project: Project, flow: AnyFlow) -> HealthLimits:
     return limits_named(project, flow.name, flow.tags)
-
-
-def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLimits:
-    for word, limits in project.health.override.items():
-        if word.removeprefix("tag:") in tags if word.startswith("tag:") else is_wanted(name, [word]):
-            return limits
-    return project.health.limits
 
 
 def _one(

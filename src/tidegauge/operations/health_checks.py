@@ -129,7 +129,7 @@ def check_performance(facts: FlowFacts, limits: HealthLimits) -> HealthFinding:
 
 
 def check_stuck(facts: FlowFacts, limits: HealthLimits) -> Iterator[HealthFinding]:
-    if facts.planned_at is not None and facts.now - facts.planned_at > limits.stuck:
+    if facts.planned_at is not None and limits.is_stuck(facts.planned_at, facts.now):
         age = _hours((facts.now - facts.planned_at).total_seconds())
         says = f"stuck: a plan that was made {age} ago is not done"
         yield HealthFinding(HealthCheck.STATUS, HealthLevel.CRITICAL, says, AlertKind.STUCK)

@@ -31,7 +31,6 @@ from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow, ViewFlow
 from tidegauge.operations.status import is_held
-from tidegauge.run.report import windows_to_json
 from tidegauge.spark.local_tasks import has_local_tasks
 
 
@@ -110,7 +109,7 @@ class Preview:
             "output": self.output,
             "upstreams": list(self.upstreams),
             "fingerprint": self.fingerprint,
-            "windows": windows_to_json(self.draft) if self.draft else [],
+            "windows": self.draft.windows_to_json() if self.draft else [],
             "rows_waiting": self.draft.rows_waiting if self.draft else 0,
             "rows_null_cursor": self.draft.rows_null if self.draft else 0,
             "notes": [mask(note) for note in self.notes],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -12,6 +12,7 @@ from tidegauge.flows.names import flows_of, means, stage_flow, stage_of, table_n
 from tidegauge.flows.select_words import select_flows
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
+from tidegauge.model.health import HealthLimits
 from tidegauge.model.override import FORGET
 from tidegauge.model.pending import Pending, describe_waiting
 from tidegauge.model.position import (
@@ -56,6 +57,8 @@ class FlowSummary:
     """Number of rows dated past the source's clock, when it was last looked at."""
     abandoned: bool = False
     """Whether it is RUNNING but its runner is gone or its lease has expired: the next run takes over."""
+    planned_at: datetime | None = None
+    """When its plan was made; None: it has no plan."""
 
     @property
     def seconds(self) -> float | None:
@@ -256,6 +259,13 @@ def selects(project: Project, flow: str, selection: Sequence[str]) -> bool:
     return is_wanted(flow, selection) or not tags_of(project, flow).isdisjoint(tagged)
 
 
+def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLimits:
+    for word, limits in project.health.override.items():
+        if word.removeprefix("tag:") in tags if word.startswith("tag:") else is_wanted(name, [word]):
+            return limits
+    return project.health.limits
+
+
 def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
     lags = [lag for mark in marks if (lag := lag_of(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
@@ -272,6 +282,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
         override=status.override.kind if status.override else None,
         rows_waiting=count_waiting(marks),
         abandoned=running and not is_held(status, now),
+        planned_at=status.planned_at if status.plan else None,
     )
 
 

@@ -15,14 +15,6 @@ from tidegauge.model.secret import mask
 from tidegauge.model.state import SUSPENDED, State, tell_state
 
 
-def windows_to_json(draft: Draft) -> list[dict[str, Any]]:
-    return [
-        {"input": part.input, "cursor": part.cursor, **part.window.to_json()}
-        for part in draft.inputs
-        if part.window is not None
-    ]
-
-
 @dataclass(frozen=True)
 class FlowReport:
     flow: str
@@ -114,7 +106,7 @@ class FlowReport:
             "seconds": round(self.seconds, 3),
             "moved_by": list(self.moved_by),
             "resumed": self.resumed,
-            "windows": windows_to_json(self.draft) if self.draft else [],
+            "windows": self.draft.windows_to_json() if self.draft else [],
             **({"expectations": self.checks.to_json()} if self.checks else {}),
             **({"tables": [one.to_json() for one in self.optimized]} if self.optimized else {}),
             "notes": [mask(note) for note in self.notes],

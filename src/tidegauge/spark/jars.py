@@ -93,7 +93,7 @@ def find_cached(need: Needs) -> list[Path] | None:
     except OSError as error:
         raise RuntimeMissing(
             f"{listing} cannot be read ({error.strerror})",
-            hint="give this user the right to it, or a cache of his own: TIDEGAUGE_CACHE=FOLDER",
+            hint="give this user the right to it, or a cache of its own: TIDEGAUGE_CACHE=FOLDER",
         ) from error
 
 
@@ -138,7 +138,7 @@ def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
     if line is None:
         causes = _FAULT.findall(answer.stderr) or [last_cause(answer.stderr)]
         raise RuntimeMissing(
-            f"the jars for {need} could not be had ({causes[-1]}): {wanted}",
+            f"the jars for {need} could not be downloaded ({causes[-1]}): {wanted}",
             hint="check the network; behind a mirror, name your Ivy settings (spark.jars.ivySettings) or a"
             " folder's jars (spark.jars) under `spark: conf:`; for a certificate of your own, set"
             " JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=…",

@@ -167,7 +167,7 @@ class Keeper:
             "java": java.pid if java else None,
             "memory": resident(java.pid) if java else 0,
             "folder": str(Path.cwd()),
-            "master": self._settings.master or "local[*]",
+            "master": self._settings.effective_master,
             "since": self._since,
             "commands": self._served,
             "used_by": [{"pid": one.pid, "command": one.command} for one in self._clients.values()],

@@ -40,8 +40,7 @@ def has_local_tasks(settings: SparkSettings) -> bool:
 
 def _count(settings: SparkSettings) -> int:
     """How many tasks Spark would carry out at once on this machine; 0: its master is elsewhere."""
-    master = settings.conf.get("spark.master") or settings.master or "local[*]"
-    match = _LOCAL.fullmatch(master.strip())
+    match = _LOCAL.fullmatch(settings.effective_master)
     # PYSPARK_GATEWAY_PORT: `spark-submit` has started a Java, whose settings are not known here.
     if match is None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return 0

@@ -80,9 +80,9 @@ def open_session(
         if active is None and is_running():
             # Each thread has its own active session: the process may have one although this thread has none.
             active = SparkSession.builder.getOrCreate()
-        if active is None and (settings.master or "").startswith("sc://"):
+        if active is None and settings.is_connect:
             _require_connect()
-            active = SparkSession.builder.remote(str(settings.master)).getOrCreate()
+            active = SparkSession.builder.remote(settings.effective_master).getOrCreate()
         if active is None and not debug:
             # With --debug a command shows what its Java prints, so it starts one of its own.
             active = take_up(settings, needs)
@@ -104,8 +104,7 @@ def open_session(
 
 def check_java(settings: SparkSettings) -> None:
     """Raises RuntimeMissing if a session would have to be started here and could not be."""
-    remote = (settings.master or "").startswith("sc://")
-    if not remote and not is_running() and not is_kept(settings):
+    if not settings.is_connect and not is_running() and not is_kept(settings):
         find_java()
 
 
@@ -193,21 +192,15 @@ def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, d
 
 def _choose_python(settings: SparkSettings) -> None:
     """Choose the Python of Spark's tasks. On this machine it is this one, whatever the environment says."""
-    if is_local(settings):
+    if settings.is_local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def is_local(settings: SparkSettings) -> bool:
-    """Whether Spark and its tasks run on this machine alone."""
-    return (settings.master or "local").startswith("local")
-
-
 def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = False) -> dict[str, str]:
-    master = settings.master or "local[*]"
     conf = {
         "spark.app.name": "tidegauge",
-        "spark.master": master,
+        "spark.master": settings.effective_master,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
@@ -217,7 +210,7 @@ def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = Fa
         _LINE_DEBUGGING: str(debug).lower(),
         **_PER_SESSION,
     }
-    if is_local(settings):
+    if settings.is_local:
         conf |= _SMALL_JOBS
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if "spark.jars" not in settings.conf and needs:

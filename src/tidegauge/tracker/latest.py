@@ -100,7 +100,7 @@ def read_given(
     versions: Mapping[str, Any], schemas: Names | None, tables: Tables | None
 ) -> dict[str, Latest]:
     """The versions that the caller gives, narrowed to the schemas and tables. A value is a number, or a
-    TableLook, or any object that has a `version`."""
+    NewestVersion, or any object that has a `version`."""
     wanted = as_names(schemas, what="schema")
     named = set(as_names(list(tables) if isinstance(tables, Mapping) else tables, what="table"))
     found = {}

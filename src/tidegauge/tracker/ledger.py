@@ -12,6 +12,7 @@ from typing import Any
 from tidegauge.errors import ConfigError, FlowHeld, LeaseLost, LedgerError, TidegaugeError, WrongState
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.owner import is_gone, this_process
+from tidegauge.ledger.rule_records import name_owner
 from tidegauge.model.claim import Claim, Owner
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.plan import Plan
@@ -162,9 +163,8 @@ class TrackerLedger:
 
 
 def lease_lost_error(flow: str, holder: Owner | None) -> LeaseLost:
-    by = f"{holder.actor} (process {holder.pid})" if holder else "another"
     return LeaseLost(
-        f"{flow} was taken over by {by}",
+        f"{flow} was taken over by {name_owner(holder)}",
         hint="nothing is lost: whoever took it over goes on with the same window",
     )
 

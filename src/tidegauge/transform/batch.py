@@ -240,7 +240,9 @@ def _reasons_against(batch: BatchInputs, whole: DataFrame, *, stable: bool) -> d
         if batch.inputs[part.name].moves
     )
     if looks_at_inputs:
-        return dict.fromkeys((Evaluate.ROWS, Evaluate.KEYS), "it looks at its inputs while it is called")
+        return dict.fromkeys(
+            (Evaluate.ROWS, Evaluate.KEYS), "its plan depends on the rows, as after collect() or count()"
+        )
     proof = prove(
         whole,
         inputs=batch.transform.views.inputs,

@@ -16,13 +16,14 @@ from sqlglot import exp
 from tidegauge.errors import UnknownColumn
 from tidegauge.transform.parse import parse, place_in
 from tidegauge.transform.scope import Columns, makes_columns, output_name
+from tidegauge.transform.spark_functions import BARE_CLOCKS
 
 _Names = frozenset[str] | None
 """The column names of a table, in lower case; None: it may have any column."""
 _Tables = Mapping[str, _Names]
 """The columns of each table, by its alias in lower case."""
 
-_SPARKS_OWN = {"window", "session_window", "user", "localtimestamp", "current_timestamp", "current_date"}
+_SPARKS_OWN = {"window", "session_window", "user", *BARE_CLOCKS}
 """Names that Spark resolves although no table has such a column."""
 _HIDDEN = "_metadata"
 

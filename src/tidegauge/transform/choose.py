@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import DeltaFlow, Evaluate, Function, Sql
 from tidegauge.transform.nondeterminism import refuse_nondeterminism
 from tidegauge.transform.parse import is_readable
-from tidegauge.transform.sql import Columns, Reading, read_sql
+from tidegauge.transform.sql import Columns, Evaluation, read_sql
 
 _UNLESS = "unless the run finds that to be too little, as for a window or an aggregate"
 _BEST_FIRST = (Evaluate.ROWS, Evaluate.KEYS, Evaluate.WHOLE)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    evaluate: Evaluate
-    """Never `auto`."""
-    why: str
 
 
 def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Evaluation:
@@ -38,17 +29,17 @@ def choose_evaluation(flow: DeltaFlow, *, columns: Columns | None = None) -> Eva
     if mode.facts.only_adds:
         return _choose_for_append(flow, best)
     if asked is Evaluate.AUTO:
-        return Evaluation(best.evaluate, best.why)
+        return best
     if _BEST_FIRST.index(asked) < _BEST_FIRST.index(best.evaluate):
         raise TransformFailed(
-            f"`evaluate: {asked}` would break the law of the flow: {best.why}",
+            f"with `evaluate: {asked}` the target would differ from the transform over all rows: {best.why}",
             hint=f"leave `evaluate` out: auto chooses {best.evaluate} here",
             place=flow.place,
         )
     return Evaluation(asked, f"the flow asks for it; auto would be {best.evaluate}: {best.why}")
 
 
-def _choose_for_append(flow: DeltaFlow, best: Reading) -> Evaluation:
+def _choose_for_append(flow: DeltaFlow, best: Evaluation) -> Evaluation:
     asked = flow.evaluate
     if best.evaluate is not Evaluate.ROWS or asked not in (Evaluate.AUTO, Evaluate.ROWS):
         cause = best.why if best.evaluate is not Evaluate.ROWS else f"`evaluate: {asked}`"
@@ -57,29 +48,31 @@ def _choose_for_append(flow: DeltaFlow, best: Reading) -> Evaluation:
             hint="use `mode: merge` with a key, or `snapshot: true` for the other inputs",
             place=flow.place,
         )
-    return Evaluation(best.evaluate, best.why)
+    return best
 
 
-def _find_best(flow: DeltaFlow, columns: Columns | None) -> Reading:
+def _find_best(flow: DeltaFlow, columns: Columns | None) -> Evaluation:
     """The cheapest evaluation that the transform allows: by rows, by keys, or as a whole."""
     best = _read_transform(flow, columns)
     raw = next((part for part in flow.inputs if part.raw), None)
     if raw is None:
         return best
-    return Reading(Evaluate.ROWS, f"the feed of {raw.name} is read raw, so the law is the transform's own")
+    return Evaluation(Evaluate.ROWS, f"the transform itself handles the raw change feed of {raw.name}")
 
 
-def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Reading:
+def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Evaluation:
     moving = [part.name for part in flow.moving]
     transform = flow.transform
     if transform is None:
-        return Reading(Evaluate.ROWS, "rows as they are")
+        return Evaluation(Evaluate.ROWS, "rows as they are")
     if isinstance(transform, Function):
         if flow.evaluate is not Evaluate.AUTO:
-            return Reading(flow.evaluate, "the flow says so of a Python function")
+            return Evaluation(flow.evaluate, "the flow says so of a Python function")
         if len(moving) > 1:
-            return Reading(Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs, {_UNLESS}")
-        return Reading(Evaluate.ROWS, f"a Python function of one incremental input, {_UNLESS}")
+            return Evaluation(
+                Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs, {_UNLESS}"
+            )
+        return Evaluation(Evaluate.ROWS, f"a Python function of one incremental input, {_UNLESS}")
     output = flow.output
     partitions = output.mode.facts.replaces_partitions
     by = output.partition_by if partitions else output.key

@@ -30,9 +30,8 @@ from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs, check_choice
 from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides, filter_by_keys
 from tidegauge.transform.faults import (
-    first_sentence,
+    explain_analysis,
     name_transform,
-    silence_pyspark,
 )
 from tidegauge.transform.history import (
     AFTER,
@@ -70,19 +69,10 @@ def evaluate_change(
     small, so frames that are held are computed at once. `guarded`: see `DeltaChange`. Raises TransformFailed
     for errors that the user has to fix, and Spark's own errors where a job fails that had to run already.
     """
-    from pyspark.errors import AnalysisException
-
     batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
-    try:
-        with silence_pyspark():
-            change = add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
-            return replace(change, whole=batch.sifter.whole)
-    except AnalysisException as error:
-        raise TransformFailed(
-            f"{name_transform(flow)}: {first_sentence(error)}",
-            hint="run again with --debug for all that Spark says",
-            detail=str(error),
-        ) from error
+    with explain_analysis(flow):
+        change = add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
+        return replace(change, whole=batch.sifter.whole)
 
 
 def add_checks(

@@ -108,6 +108,22 @@ def silence_pyspark() -> Iterator[None]:
         _quiet.on = before
 
 
+@contextmanager
+def explain_analysis(flow: WrittenInFlows) -> Iterator[None]:
+    """In this block an error of Spark's analysis becomes one of the transform, and PySpark is silent."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        with silence_pyspark():
+            yield
+    except AnalysisException as error:
+        raise TransformFailed(
+            f"{name_transform(flow)}: {first_sentence(error)}",
+            hint="run again with --debug for all that Spark says",
+            detail=str(error),
+        ) from error
+
+
 def _is_logged(_: logging.LogRecord) -> bool:
     return not getattr(_quiet, "on", False)
 

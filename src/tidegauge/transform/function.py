@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import inspect
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.errors import TransformFailed
 from tidegauge.model.delta_flow import Function
 from tidegauge.transform.faults import explain_function_error, silence_pyspark
+from tidegauge.user_modules import ModuleHidden, ModuleMissing, import_by_name, list_own_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_importing = threading.Lock()
-_roots: dict[str, str] = {}
-"""For each imported module, the project folder that it came from."""
-
 
 def load(function: Function) -> Callable[..., Any]:
     """Import the function. Raises TransformFailed where there is none."""
+    root = function.root or Path()
     if function.call is not None:
+        if function.root is not None:
+            _carry_to_workers(root)
         return function.call
     module_name, _, name = function.name.partition(":")
     if not module_name or not name:
         raise TransformFailed(
             f"{function.name} names no function", hint="write it as module:function, like silver:clusters"
         )
-    module = _import(module_name, function)
+    module = _import(module_name, function, root)
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -45,7 +41,9 @@ def load(function: Function) -> Callable[..., Any]:
         )
         raise TransformFailed(
             f"{module_name} has no function {name}",
-            hint=f"it has {', '.join(there)}" if there else f"define it in {_file(module) or module_name}",
+            hint=f"it has {', '.join(there)}"
+            if there
+            else f"define it in {getattr(module, '__file__', None) or module_name}",
         )
     call: Callable[..., Any] = found
     return call
@@ -73,7 +71,7 @@ def call(function: Function, frames: Mapping[str, DataFrame]) -> DataFrame:
                 _ = result.columns  # Spark Connect reports errors only when it is asked for the columns.
     except TransformFailed:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise explain_function_error(
             error, function.name, file=code.co_filename if code else None, root=function.root
         ) from error
@@ -91,70 +89,28 @@ def call(function: Function, frames: Mapping[str, DataFrame]) -> DataFrame:
     return result
 
 
-def _import(name: str, function: Function) -> ModuleType:
-    root = str(function.root.resolve()) if function.root is not None else None
-    with _importing, _first_on_path(root):
-        if root is not None:
-            _forget_others(name.partition(".")[0], root)
-        before = set(sys.modules)
-        try:
-            module = importlib.import_module(name)
-        except Exception as error:
-            if isinstance(error, ModuleNotFoundError) and error.name in (name, name.partition(".")[0]):
-                raise TransformFailed(
-                    f"there is no module {error.name}, of which {function.name} shall be taken",
-                    hint=f"it is looked for in {root}" if root else "install it, or give its folder",
-                ) from error
-            raise explain_function_error(error, function.name, file=None, root=function.root) from error
-        if root is not None:
-            _carry_to_workers([module, *(sys.modules[new] for new in set(sys.modules) - before)], root)
+def _import(name: str, function: Function, root: Path) -> ModuleType:
+    try:
+        module = import_by_name(root, name)
+    except ModuleMissing as missing:
+        raise TransformFailed(
+            f"there is no module {missing.name}, of which {function.name} shall be taken",
+            hint=f"it is looked for in {root}",
+        ) from missing
+    except ModuleHidden as hidden:
+        raise TransformFailed(str(hidden), hint="give the file another name") from hidden
+    except (Exception, SystemExit) as error:
+        raise explain_function_error(error, function.name, file=None, root=root) from error
+    _carry_to_workers(root)
     return module
 
 
-@contextlib.contextmanager
-def _first_on_path(root: str | None) -> Iterator[None]:
-    """Put a folder first on `sys.path` for an import, and last afterwards, for imports inside functions."""
-    if root is None:
-        yield
-        return
-    sys.path.insert(0, root)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(root)
-        if root not in sys.path:
-            sys.path.append(root)
-
-
-def _forget_others(top: str, root: str) -> None:
-    """Forget modules of the same names that were imported from another project."""
-    for name, module in list(sys.modules.items()):
-        first = name.partition(".")[0]
-        if first != top and _roots.get(name, root) == root:
-            continue
-        file = _file(module) or next(iter(getattr(module, "__path__", ())), None)
-        theirs = any((Path(root) / part).exists() for part in (f"{first}.py", first))
-        if theirs and file is not None and not Path(file).resolve().is_relative_to(root):
-            del sys.modules[name]
-
-
-def _carry_to_workers(modules: Iterable[ModuleType], root: str) -> None:
+def _carry_to_workers(root: Path) -> None:
     """Spark's workers cannot import what lies in the project's folder: its functions go to them by value."""
     from pyspark import cloudpickle
 
-    for module in modules:
-        file = _file(module)
-        if file is None or not Path(file).is_relative_to(root):
-            continue
-        if not {"site-packages", "dist-packages"} & set(Path(file).parts):
-            _roots[module.__name__] = root
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _file(module: ModuleType) -> str | None:
-    file = getattr(module, "__file__", None)
-    return str(Path(file).resolve()) if isinstance(file, str) else None
+    for module in list_own_modules(root):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _list_items(frames: Mapping[str, object]) -> str:

@@ -54,7 +54,7 @@ def check_marks(expect: Sequence[Expectation], layout: Layout) -> None:
 
 def _check_columns(one: Expectation, layout: Layout) -> None:
     types = {field.name: field.type for field in layout.fields}
-    found = [_find(one, name, list(types)) for name in _named_columns(one)]
+    found = [_find(one, name, list(types)) for name in one.columns]
     if isinstance(one.rule, Fresh) and types[found[0]] not in _TIMES:
         raise ExpectationFailed(
             f"`{one.name}`: {found[0]} is {types[found[0]]}, which is no time",
@@ -163,7 +163,7 @@ class Marker:
         named = [one for one in self._marks.checks if isinstance(one.rule, Predicate)]
         which = named[0].name if len(named) == 1 else ", ".join(one.name for one in named)
         return ExpectationFailed(
-            f"`{which}` cannot be told of a row: {said}",
+            f"`{which}` cannot be evaluated for a row: {said}",
             hint="let the predicate be true or false for any value: TRY_CAST instead of CAST",
             place=named[0].place if named else None,
         )
@@ -290,16 +290,6 @@ def _literals(
                 place=one.place,
             )
     return [f"CAST({_quote_text(text)} AS {kind})" for text in texts]
-
-
-def _named_columns(one: Expectation) -> tuple[str, ...]:
-    match one.rule:
-        case ForeignKey(columns=columns) | Unique(columns=columns):
-            return columns
-        case Predicate() | RowCount():
-            return ()
-        case rule:
-            return (rule.column,)
 
 
 def _find(one: Expectation, name: str, columns: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tidegauge.model.delta_flow import DeltaFlow, Evaluate, Sql
 from tidegauge.transform.parse import DIALECT, fail, parse
 from tidegauge.transform.scope import Columns
-from tidegauge.transform.spark_functions import CHANCE, CLOCK
+from tidegauge.transform.spark_functions import BARE_CLOCKS, CHANCE, CLOCK, CLOCK_NODES
 
 ALLOW = "`allow_nondeterministic: true`"
 FOR_CHANCE = (
@@ -24,9 +24,6 @@ FOR_CLOCK = (
     "read the time from a column of the input, have all of it computed each time with `evaluate: whole`, or"
     f" leave each row as of when it was computed with {ALLOW}"
 )
-_CLOCKS = (exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.Localtimestamp)
-_BARE = {"current_date", "current_time", "current_timestamp"}
-"""Clock functions that Spark also takes without parentheses, where no column has that name."""
 
 
 def follows_clock(flow: DeltaFlow) -> bool:
@@ -100,8 +97,8 @@ def _clock_name(node: exp.Expr, columns: Collection[str]) -> str | None:
     if isinstance(node, exp.Column):
         name = node.name.lower()
         plain = len(node.parts) == 1 and not node.this.args.get("quoted")
-        return name if plain and name in _BARE - set(columns) else None
-    if isinstance(node, _CLOCKS):
+        return name if plain and name in BARE_CLOCKS - set(columns) else None
+    if isinstance(node, CLOCK_NODES):
         name = node.sql_name().lower()
         return None if not node.meta and name in columns else name
     return None

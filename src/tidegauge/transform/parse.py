@@ -20,7 +20,7 @@ RECURSIVE = "tidegauge_recursive"
 def parse_transform(text: str, *, inputs: Sequence[str], place: Path | None = None) -> exp.Query:
     """Parse a transform and inline its CTEs. Raises TransformFailed for anything but one query that reads
     only inputs."""
-    query = _statement(text, place)
+    query = parse(text, place)
     query = inline_ctes(query)
     known = {name.lower() for name in inputs}
     named = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
@@ -41,11 +41,6 @@ def parse_transform(text: str, *, inputs: Sequence[str], place: Path | None = No
     return query
 
 
-def parse(text: str, place: Path | None = None) -> exp.Query:
-    """Parse a query and keep its CTEs. Raises TransformFailed for anything but one query."""
-    return _statement(text, place)
-
-
 def is_readable(text: str) -> bool:
     """Whether sqlglot can parse the text. Spark may accept SQL that sqlglot does not know."""
     try:
@@ -63,7 +58,8 @@ def count_reads(node: exp.Expr, name: str) -> int:
     )
 
 
-def _statement(text: str, place: Path | None) -> exp.Query:
+def parse(text: str, place: Path | None = None) -> exp.Query:
+    """Parse a query and keep its CTEs. Raises TransformFailed for anything but one query."""
     try:
         statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
     except (ParseError, TokenError) as error:

@@ -10,11 +10,12 @@ from sqlglot.errors import ParseError, TokenError
 
 from tidegauge.errors import ExpectationFailed
 from tidegauge.model.delta_flow import DeltaFlow, Sql
-from tidegauge.model.expectation import Expectation, ForeignKey, Fresh, Predicate, RowCount, Unique
+from tidegauge.model.expectation import Expectation, Predicate
 from tidegauge.transform.check_columns import find_outputs
 from tidegauge.transform.nondeterminism import find_clock_in, find_random_in
 from tidegauge.transform.parse import DIALECT, is_readable
 from tidegauge.transform.scope import Columns
+from tidegauge.transform.spark_functions import find_aggregate
 
 
 def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
@@ -25,7 +26,7 @@ def check_expectations(flow: DeltaFlow, inputs: Columns) -> None:
         if isinstance(one.rule, Predicate):
             _check_predicate(one, one.rule.sql, columns)
         elif columns is not None:
-            for name in columns_of(one):
+            for name in one.columns:
                 find_column(one, name, columns)
 
 
@@ -40,19 +41,6 @@ def _find_result_columns(flow: DeltaFlow, inputs: Columns) -> Collection[str] | 
             return find_outputs(text, {part.name: inputs[part.name] for part in flow.read})
         case _:
             return None
-
-
-def columns_of(expectation: Expectation) -> tuple[str, ...]:
-    """The columns that a check names; none for a predicate, whose columns only Spark knows."""
-    match expectation.rule:
-        case ForeignKey(columns=columns) | Unique(columns=columns):
-            return columns
-        case Predicate() | RowCount():
-            return ()
-        case Fresh(column=column):
-            return (column,)
-        case rule:
-            return (rule.column,)
 
 
 def find_column(expectation: Expectation, name: str, columns: Collection[str]) -> tuple[str, ...]:
@@ -84,16 +72,8 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
             place=one.place,
         ) from error
     condition = found.args["where"].this if found.args.get("where") else found
-    why = None
-    if condition.find(exp.Query):
-        why = "reads another table"
-    elif condition.find(exp.Window, exp.AggFunc):
-        why = "looks at several rows"
-    elif (random := find_random_in(text)) is not None:
-        why = f"is another with every run: {random}()"
-    elif (clock := find_clock_in(condition, columns or ())) is not None:
-        why = f"reads the clock: {clock}"
-    elif columns is not None and not condition.find(exp.Lambda):
+    why = _find_fault(condition, text, columns or ())
+    if why is None and columns is not None and not condition.find(exp.Lambda):
         for column in condition.find_all(exp.Column):
             find_column(one, column.parts[0].name, columns)
     if why is not None:
@@ -103,3 +83,16 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
             " look further",
             place=one.place,
         )
+
+
+def _find_fault(condition: exp.Expr, text: str, columns: Collection[str]) -> str | None:
+    """What keeps a condition from being told by one row alone, as part of a sentence."""
+    if condition.find(exp.Query):
+        return "reads another table"
+    if condition.find(exp.Window) or find_aggregate(condition):
+        return "looks at several rows"
+    if (random := find_random_in(text)) is not None:
+        return f"is another with every run: {random}()"
+    if (clock := find_clock_in(condition, columns)) is not None:
+        return f"reads the clock: {clock}"
+    return None

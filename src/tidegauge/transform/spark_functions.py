@@ -37,6 +37,18 @@ CLOCK = frozenset(
         "unix_timestamp",
     ]
 )
+BARE_CLOCKS = frozenset(["current_date", "current_time", "current_timestamp", "localtimestamp"])
+"""Those of CLOCK that are also written without parentheses, where no column has that name."""
+CLOCK_NODES = (
+    exp.CurrentDate,
+    exp.CurrentDatetime,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.Localtimestamp,
+)
+"""What sqlglot makes of CLOCK."""
+CLOCK_EXPRESSIONS = frozenset(["CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"])
+"""What CLOCK is in Spark's plans."""
 _AGGREGATES = frozenset(
     [
         "count_min_sketch",
@@ -59,13 +71,20 @@ _WINDOWS = frozenset(["session_window", "window", "window_time"])
 def find_aggregate(node: exp.Expr) -> str | None:
     """The name of an aggregate in the node that is no window function; None: there is none."""
     for each in walk_own_nodes(node):
-        if isinstance(each, exp.AggFunc | exp.Any | exp.All) and not isinstance(each.parent, exp.Window):
+        if _is_known_aggregate(each) and not isinstance(each.parent, exp.Window):
             return each.sql_name() if isinstance(each, exp.Func) else each.key.upper()
         if isinstance(each, exp.Anonymous) and (
             each.name.lower() in _AGGREGATES or "_agg" in each.name.lower()
         ):
             return each.name.upper()
     return None
+
+
+def _is_known_aggregate(node: exp.Expr) -> bool:
+    """Whether sqlglot knows the node as an aggregate; `ANY` and `ALL` after `LIKE` are none."""
+    if isinstance(node, exp.Any | exp.All):
+        return not (isinstance(node.parent, exp.Like | exp.ILike) and node.parent.expression is node)
+    return isinstance(node, exp.AggFunc)
 
 
 def find_window_function(node: exp.Expr) -> str | None:
@@ -94,7 +113,7 @@ def bare_column(node: exp.Expr) -> bool:
 def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
     while node is not top and node.parent is not None:
         node = node.parent
-        if isinstance(node, exp.AggFunc | exp.Anonymous | exp.Any | exp.All):
+        if _is_known_aggregate(node) or isinstance(node, exp.Anonymous):
             return True
     return False
 

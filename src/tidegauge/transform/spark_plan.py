@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.transform.spark_functions import CLOCK, CLOCK_EXPRESSIONS
 from tidegauge.transform.views import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MANY_FIELDS = 100_000
-_CLOCKS = {"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"}
-_TIMES = re.compile(r"\b(?:current_(?:date|time|timestamp)|localtimestamp|now)\(")
+_TIMES = re.compile(rf"\b(?:{'|'.join(sorted(CLOCK))})\(")
 _IDS = re.compile(r"#\d+L?|" + PREFIX + r"\d+")
 
 
@@ -113,7 +113,7 @@ def _find_clocks(plan: Any) -> Iterator[str]:
 
 
 def _find_clocks_in(expression: Any) -> Iterator[str]:
-    if expression.nodeName() in _CLOCKS:
+    if expression.nodeName() in CLOCK_EXPRESSIONS:
         yield f"{expression.prettyName()}()"
     for below in each(expression.children()):
         yield from _find_clocks_in(below)

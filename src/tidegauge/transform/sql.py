@@ -17,13 +17,13 @@ from tidegauge.transform.parse import parse_transform
 from tidegauge.transform.row_wise import check_row_wise, moving_tables
 from tidegauge.transform.scope import Columns, Scope, output_name, output_names
 
-__all__ = ["Columns", "Reading", "read_sql"]
+__all__ = ["Columns", "Evaluation", "read_sql"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class Evaluation:
     evaluate: Evaluate
-    """`rows`, `keys` or `whole`: the cheapest evaluation that the SQL allows."""
+    """`rows`, `keys` or `whole`, and never `auto`."""
     why: str
     """The reason as one clause, such as `window function ROW_NUMBER` or `self-join of orders`."""
 
@@ -37,7 +37,7 @@ def read_sql(
     place: Path | None = None,
     columns: Columns | None = None,
     kind: str = "key",
-) -> Reading:
+) -> Evaluation:
     """Find how the SQL can be evaluated. `by` are the output's key or partition columns, which the SQL has to
     return; `kind` names them in messages: `key` or `partition`.
 
@@ -49,29 +49,29 @@ def read_sql(
     return _find_best(query, moving, by, columns or {})
 
 
-def _find_best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Reading:
+def _find_best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Evaluation:
     names = list(dict.fromkeys(moving_tables(query, moving)))
     if not names:
-        return Reading(Evaluate.ROWS, "reads nothing that moves")
+        return Evaluation(Evaluate.ROWS, "reads nothing that moves")
     try:
         check_row_wise(query, moving)
-        return Reading(Evaluate.ROWS, f"row by row over {names[0]}")
+        return Evaluation(Evaluate.ROWS, f"row by row over {names[0]}")
     except Unclear as unclear:
         first = str(unclear)
     if not by:
-        return Reading(Evaluate.WHOLE, first)
+        return Evaluation(Evaluate.WHOLE, first)
     try:
         for name in names:
             Finder(moving, columns).find(query, list(by), name)
     except (Unclear, Missing) as unclear:
-        return Reading(Evaluate.WHOLE, str(unclear))
+        return Evaluation(Evaluate.WHOLE, str(unclear))
     grouped = any(each.args.get("group") for each in query.find_all(exp.Select))
     covers = "the key covers the grouping" if grouped else "the key tells what a change touches"
     if isinstance(query, exp.Union):
         first = "UNION" if query.args.get("distinct") else "UNION ALL"
     elif len(names) > 1:
         first = f"joins {len(names)} inputs"
-    return Reading(Evaluate.KEYS, f"{first}; {covers}")
+    return Evaluation(Evaluate.KEYS, f"{first}; {covers}")
 
 
 def _refuse_dropped(

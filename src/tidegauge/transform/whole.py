@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import NotCompared, TransformFailed
+from tidegauge.errors import NotCompared
 from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -18,7 +17,7 @@ from tidegauge.model.delta_flow import (
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.evaluate import drop_deletes, find_appended
-from tidegauge.transform.faults import first_sentence, name_transform, silence_pyspark
+from tidegauge.transform.faults import explain_analysis
 from tidegauge.transform.spark_plan import find_clock, has_plan
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def compute_whole(
     clock."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    with _explain_errors(flow):
+    with explain_analysis(flow):
         batch = BatchInputs(flow, inputs, session, None)
         rows = batch.whole()
         if flow.transform is not None and has_plan(rows) and (moment := find_clock(rows)) is not None:
@@ -51,21 +50,6 @@ def compute_whole(
 
 def compute_appended(flow: DeltaFlow, inputs: Mapping[str, ChangedInput], session: SparkSession) -> DataFrame:
     """The rows that an `append` flow adds for these windows."""
-    with _explain_errors(flow):
+    with explain_analysis(flow):
         batch = BatchInputs(flow, inputs, session, None)
         return batch.sifter.filter(find_appended(batch, Evaluate.ROWS)[0])
-
-
-@contextmanager
-def _explain_errors(flow: DeltaFlow) -> Iterator[None]:
-    from pyspark.errors import AnalysisException
-
-    try:
-        with silence_pyspark():
-            yield
-    except AnalysisException as error:
-        raise TransformFailed(
-            f"{name_transform(flow)}: {first_sentence(error)}",
-            hint="run again with --debug for all that Spark says",
-            detail=str(error),
-        ) from error

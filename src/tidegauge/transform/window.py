@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.errors import TransformFailed
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaFlow
 from tidegauge.model.protocols.source import ChangedInput
@@ -18,7 +17,7 @@ from tidegauge.model.types import quote
 from tidegauge.spark.comparable import make_comparable, make_numbers_comparable
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.evaluate import add_checks, drop_deletes
-from tidegauge.transform.faults import first_sentence, name_transform, silence_pyspark
+from tidegauge.transform.faults import explain_analysis
 from tidegauge.transform.history import add_change_type
 
 if TYPE_CHECKING:
@@ -40,23 +39,14 @@ def evaluate_window(
 ) -> DeltaChange:
     """Compute what a batch changes in its target, as lazy frames. The session is the flow's own: views are
     created in it. The other arguments are as in `evaluate_change`. Raises TransformFailed."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        with silence_pyspark():
-            batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
-            rows = batch.whole()
-            if flow.output.mode.facts.only_adds:
-                rows = leave_out_known(drop_deletes(rows), target() if target else None)
-                return add_checks(batch, DeltaChange(batch.sifter.sift(rows)), target)
-            rows = add_change_type(batch.sifter.sift(rows)).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-            return add_checks(batch, DeltaChange(rows), target)
-    except AnalysisException as error:
-        raise TransformFailed(
-            f"{name_transform(flow)}: {first_sentence(error)}",
-            hint="run again with --debug for all that Spark says",
-            detail=str(error),
-        ) from error
+    with explain_analysis(flow):
+        batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
+        rows = batch.whole()
+        if flow.output.mode.facts.only_adds:
+            rows = leave_out_known(drop_deletes(rows), target() if target else None)
+            return add_checks(batch, DeltaChange(batch.sifter.sift(rows)), target)
+        rows = add_change_type(batch.sifter.sift(rows)).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
+        return add_checks(batch, DeltaChange(rows), target)
 
 
 def leave_out_known(rows: DataFrame, target: DataFrame | None) -> DataFrame:
