@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from tidegauge.errors import SourceError
 from tidegauge.model.batch_data import Split
-from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.privileges import Asked, ReadAccess
 from tidegauge.model.spec import Database, Read, TableName
@@ -64,7 +64,7 @@ def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 -
 def row_hash(columns: Sequence[SourceColumn]) -> str:
     """See `Dialect.row_hash`."""
     row = f"ROW({', '.join(column.select for column in columns)})::text"
-    return f"('x' || substr(md5({row}), 1, {DIGITS}))::bit({4 * DIGITS})::bigint"
+    return hash_in_sql(Engine.POSTGRESQL, row)
 
 
 def _open_dialect(database: Database) -> Dialect:
