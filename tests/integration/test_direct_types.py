@@ -342,3 +342,14 @@ def test_text_that_is_not_what_types_says_stops_both_ways(
     place.run(f"INSERT INTO t VALUES (1, {value})")
     types = {"types": {"v": override}}
     assert stopped(place, "t", tmp_path / "d", **types) == refused(spark, place, "t", tmp_path / "j", **types)
+
+
+@pytest.mark.parametrize("override", ["date", "timestamp"])
+def test_a_line_end_behind_a_text_stops_both_ways(spark: SparkSession, tmp_path: Path, override: str) -> None:
+    place = sqlite_place(tmp_path)
+    place.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
+    place.run("INSERT INTO t VALUES (1, '2025-02-28' || char(10))")
+    types = {"types": {"v": override}}
+    told = stopped(place, "t", tmp_path / "d", **types)
+    # Spark's message ends without it.
+    assert told == refused(spark, place, "t", tmp_path / "j", **types) + "\n"
