@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from tidegauge.errors import ColumnMissing, SourceError
-from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.position import MOMENTS, Value, ValueKind
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.notation import Notation
@@ -172,7 +172,7 @@ class Dialect(Protocol):
 
 def kind_of_cursor(ordered: OrderedColumn, *, grows_as_text: bool) -> str | None:
     """The kind of cursor that a typed column can be: see `Dialect.cursor_kind`."""
-    if ordered.kind in (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
+    if ordered.kind in MOMENTS:
         return "timestamp"
     return "value" if ordered.kind in (ValueKind.INT, ValueKind.DECIMAL) or grows_as_text else None
 
