@@ -67,6 +67,8 @@ class Rule:
     """SQL for the bytes that a target of the same engine takes for the value; empty: it takes the text."""
     safe_for_all: bool = False
     """`select` does not fail for the values that the guard catches. False: it is not evaluated for them."""
+    zero_dates: bool = False
+    """The guard catches zero dates, which `zero_dates: null` reads as NULL."""
     inside: str = ""
     """SQL for a value that stays in the database, if it differs from `select`."""
 
@@ -127,7 +129,7 @@ def _apply_rule(rule: Rule, native: Native, quoted: str, zero_dates: str) -> Sou
     guard = rule.guard.format(**facts) if rule.guard else None
     if guard and not (rule.safe_for_all and zero_dates == "fail"):
         select, inside = (f"CASE WHEN {guard} THEN NULL ELSE {one} END" for one in (select, inside))
-    if guard and zero_dates == "null" and "zero date" in rule.remark:
+    if guard and zero_dates == "null" and rule.zero_dates:
         guard = None
     arrives = rule.arrives.format(**facts)
     wire = rule.wire.format(**facts) or arrives
