@@ -80,8 +80,6 @@ class Moment:
     open: tuple[OpenWork, ...] = ()
     blind: str | None = None
     """Why other sessions cannot be seen; None if they can."""
-    serial: bool = False
-    """Only one transaction writes at a time: nothing earlier is committed after something later."""
     lowest_offset: timedelta = timedelta(0)
     """The lowest offset of the server's own zone from UTC within a year; 0 if it is never below UTC."""
     highest_offset: timedelta = timedelta(0)

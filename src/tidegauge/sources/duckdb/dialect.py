@@ -229,7 +229,7 @@ class DuckDBDialect:
             ).fetchone()
             assert row is not None
             clock = datetime.fromisoformat(row[0])
-            return Moment(clock, blind=_BLIND if file.foreign else None, serial=not file.foreign)
+            return Moment(clock, blind=_BLIND if file.foreign else None)
 
     def close(self) -> None:
         """Does nothing: the file is closed after each query."""

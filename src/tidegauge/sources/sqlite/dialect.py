@@ -246,7 +246,7 @@ class SqliteDialect:
 
     def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
         ((text,),) = self.rows(f"SELECT {MARK} strftime('%Y-%m-%d %H:%M:%f', 'now')")
-        return Moment(datetime.fromisoformat(text), serial=True)
+        return Moment(datetime.fromisoformat(text))
 
     def close(self) -> None:
         self._connection.close()
