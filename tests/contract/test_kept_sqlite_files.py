@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,12 +15,12 @@ import pytest
 
 from tests.support.project import until
 from tests.support.source_parts import asked, sqlite_place
-from tidegauge.errors import SourceError
+from tidegauge.errors import SourceError, SourceUnreachable
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.open import open_source
-from tidegauge.sources.sqlite import kept_files
+from tidegauge.sources.sqlite import dialect, kept_files
 from tidegauge.storage import kept_open
 from tidegauge.storage.kept_open import SWITCH
 
@@ -133,3 +135,43 @@ def test_who_stops_half_way_leaves_nothing_open(source: Source, monkeypatch: pyt
     del batches
     until(lambda: not source.is_open())
     assert len(source.rows()) == 2
+
+
+_RECOVER = """
+import fcntl, os, struct, sys
+file = os.open(sys.argv[1] + "-shm", os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 0)
+os.ftruncate(file, 32768)
+for kind, first in ((fcntl.F_RDLCK, 128), (fcntl.F_WRLCK, 120), (fcntl.F_WRLCK, 122)):
+    fcntl.fcntl(file, fcntl.F_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, first, 1, 0))
+print("held", flush=True)
+sys.stdin.read()
+"""
+"""A process that has the locks of one that makes a WAL's index anew, as after a crash."""
+
+
+def test_a_file_that_another_process_recovers_is_worth_a_retry(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLITE_BUSY_RECOVERY, which is not SQLITE_BUSY itself."""
+    for module in (dialect, kept_files):
+        monkeypatch.setattr(module, "_WAIT", 0.0)
+    monkeypatch.setenv(SWITCH, "off")
+    source.write("PRAGMA journal_mode = wal", "INSERT INTO t VALUES (1, 'one')")
+    batches = source.batches()
+    with subprocess.Popen(
+        [sys.executable, "-c", _RECOVER, str(source.file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        for ask in (lambda: next(batches), lambda: open_source(source.place.database)):
+            with pytest.raises(SourceUnreachable, match="is locked by another process") as caught:
+                ask()
+            assert caught.value.retryable
+            cause = caught.value.__cause__
+            assert isinstance(cause, sqlite3.OperationalError)
+            assert cause.sqlite_errorname == "SQLITE_BUSY_RECOVERY"
+    assert source.rows() == [{"id": 1, "word": "one"}]

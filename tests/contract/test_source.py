@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from tidegauge.errors import (
     ColumnMissing,
     CursorUnsuitable,
     KeyUnsuitable,
+    OutputUnreachable,
     SourceError,
     SourceUnreachable,
     TableMissing,
@@ -26,6 +29,7 @@ from tidegauge.errors import (
 from tidegauge.model.position import ValueKind
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine, NullCursor
+from tidegauge.outputs.warehouse.mysql.session import MysqlLogin
 from tidegauge.sources.duckdb import engine as duckdb_engine
 from tidegauge.sources.mysql import engine as mysql_engine
 from tidegauge.sources.open import open_source
@@ -218,6 +222,25 @@ def test_a_server_that_is_down_is_worth_another_try(mariadb: MariaDB, postgres: 
                 open_source(replace(place.database, port=closed.getsockname()[1]))
         assert caught.value.retryable
         assert caught.value.hint
+
+
+def test_a_server_without_room_is_worth_another_try_on_both_sides(mariadb: MariaDB) -> None:
+    place = mysql_place(mariadb)
+    with place.connect() as chief, chief.cursor() as cursor, ExitStack() as held:
+        cursor.execute("SET GLOBAL max_connections = 10")
+        try:
+            with suppress(pymysql.err.OperationalError):
+                while True:
+                    held.enter_context(place.connect())
+            for kind, ask in (
+                (SourceUnreachable, lambda: open_source(place.database)),
+                (OutputUnreachable, lambda: MysqlLogin.of(place.database).connect()),
+            ):
+                with pytest.raises(kind, match="Too many connections") as caught:
+                    ask()
+                assert caught.value.retryable
+        finally:
+            cursor.execute("SET GLOBAL max_connections = 200")
 
 
 def test_a_refused_login_or_unknown_database_is_final_and_keeps_the_secret(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ from tests.support.servers import MariaDB, Postgres
 from tests.support.source_parts import Place, asked, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import KeyUnsuitable, SourceError, TableMissing, TypeNotHeld
 from tidegauge.model.arrow import schema_of
-from tidegauge.model.position import RowPosition, Value, ValueKind
+from tidegauge.model.plan import Batch
+from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import SourceTable
+from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.keys import key_layout, read_keys
 from tidegauge.sources.open import open_source
 
@@ -176,6 +179,38 @@ def test_a17_a_key_that_cannot_be_held_is_named(mariadb: MariaDB, tmp_path: Any)
     local.run("INSERT INTO t VALUES ('2025-13-01', 1)")
     with pytest.raises(TypeNotHeld, match="at"):
         keys_of(local, cursor="n", types={"at": "timestamp"})
+
+
+@pytest.mark.parametrize(
+    ("override", "good", "bad"),
+    [
+        ("decimal(9,2)", "'+01.500'", "'1e5'"),
+        ("date", "'2025-02-28'", "'2025-02-28Z'"),
+        ("date", "'2025-02-28'", "'2025-02-28' || char(10)"),
+        ("timestamp", "'2025-02-28T10:00Z'", "'2025-02-28 10:00:00+02:00'"),
+        ("timestamp_ntz", "'2025-02-28'", "'soon'"),
+    ],
+)
+def test_a_text_is_a_key_where_it_is_a_value_of_a_row(
+    tmp_path: Path, override: str, good: str, bad: str
+) -> None:
+    place = sqlite_place(tmp_path)
+    place.run("CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL, n INTEGER)")
+    place.run(f"INSERT INTO t VALUES ({good}, 1)")
+    options: dict[str, Any] = {"cursor": "n", "types": {"id": override}}
+    data = DirectReader(place.database).batch_data(
+        describe(place, **options), Batch((Window(None, RowPosition(Value(ValueKind.INT, "9"))),))
+    )
+
+    def rows() -> list[Any]:
+        return [row for split in data.splits for batch in split.batches() for row in batch["id"].to_pylist()]
+
+    assert keys_of(place, **options)["id"].to_pylist() == rows()
+    place.run(f"UPDATE t SET id = {bad}")
+    with pytest.raises(TypeNotHeld):
+        rows()
+    with pytest.raises(TypeNotHeld):
+        keys_of(place, **options)
 
 
 def test_a_window_is_cut_without_looking_for_a_bound(place: Place) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.warehouses import (
     counts,
     layout_of,
     loader,
+    make,
     no_spark,
     read_batch,
     tag_of,
@@ -295,6 +297,19 @@ def test_a_foreign_key_is_looked_up_in_the_warehouse(warehouse: Yard) -> None:
     )
     with pytest.raises(ExpectationFailed, match="none is not there"):
         orders.rows(ORDERS, [(5, "a", None, 2)])
+
+
+def test_a_foreign_key_names_a_sqlite_table_with_a_dot(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    warehouse = make("sqlite", request, tmp_path)
+    for name, code in (("old.people", "a"), ("people", "b")):
+        warehouse.create(name, layout_of(("code", "string")))
+        warehouse.run(f"INSERT INTO {warehouse.at(name)} VALUES ('{code}')")
+    known = ForeignKey(("name",), TableRef(name="old.people"), ("code",), "x")
+    orders = loader(warehouse, expect=(expect("known", known, QUARANTINE),))
+    orders.rows(ORDERS, [(1, "a", amount(1), 1), (2, "b", amount(1), 1)])
+    assert warehouse.contents("orders", NAMED) == [(1, "a")]
 
 
 def test_somebody_altered_or_dropped_the_quarantine(warehouse: Yard) -> None:

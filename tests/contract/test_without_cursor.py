@@ -324,3 +324,34 @@ def test_inside_one_database_a_table_without_cursor_or_key_keeps_its_types(
         assert Counter(there) == Counter(here_)
     assert app.rows("SELECT DISTINCT pg_typeof(id)::text FROM t_copy") == [("uuid",)]
     assert all(one["equal"] for one in shop.verify().values())
+
+
+def test_rows_longer_than_a_packet_of_the_server_are_told_apart(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """MySQL gives NULL for a text beyond `max_allowed_packet`: for one value, or for the row."""
+    shop = make_shop(request, tmp_path, "mysql", "postgresql")
+    packet = 1 << 20
+    [(before,)] = shop.app.rows("SELECT @@GLOBAL.max_allowed_packet")
+    shop.app.execute(f"SET GLOBAL max_allowed_packet = {packet}")
+    try:
+        shop.app.execute(
+            "CREATE TABLE pages (name VARCHAR(9), a LONGTEXT, b LONGTEXT)",
+            f"INSERT INTO pages VALUES ('one', REPEAT('y', {packet // 2 + 9}), NULL)",
+            f"INSERT INTO pages VALUES ('one', REPEAT('z', {packet // 2 + 9}), NULL)",
+            f"INSERT INTO pages VALUES ('two', REPEAT('y', {packet // 3}), REPEAT('z', {packet // 3}))",
+            f"INSERT INTO pages VALUES ('two', REPEAT('z', {packet // 3}), REPEAT('y', {packet // 3}))",
+            "INSERT INTO pages VALUES ('two', NULL, NULL)",
+        )
+        shop.write(more=", without_cursor: snapshot, deletes: hard, deletes_limit: 90%")
+        assert shop.run() == {"pages": ("SUCCESS", 5, 5, 0, 0)}
+        hashes = shop.copy.rows("SELECT _tidegauge_row, _tidegauge_copy FROM pages")
+        assert len({row for row, _ in hashes}) == 5
+        assert {copy for _, copy in hashes} == {1}
+        assert shop.run() == {"pages": ("SKIPPED", 0, 0, 0, 0)}
+        shop.app.execute("DELETE FROM pages WHERE a LIKE 'y%' AND b IS NOT NULL")
+        assert shop.run() == {"pages": ("SUCCESS", 0, 0, 0, 1)}
+        everything = "SELECT name, a, b FROM pages"
+        assert Counter(shop.copy.rows(everything)) == Counter(shop.app.rows(everything))
+    finally:
+        shop.app.execute(f"SET GLOBAL max_allowed_packet = {before}")

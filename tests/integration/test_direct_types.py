@@ -22,6 +22,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.sources import connectorx_split
 from tidegauge.sources.direct import DirectReader, direct_reason
+from tidegauge.sources.postgresql.dialect import PostgresqlDialect
 from tidegauge.spark import on_demand
 from tidegauge.spark.local_tasks import LocalTasks
 from tidegauge.spark.on_demand import SparkOnDemand
@@ -118,6 +119,24 @@ def test_every_postgresql_type_arrives_the_same_both_ways(
         column = found.column(f"v{number}")
         assert column.type == case.arrives
         assert tuple(column.to_pylist()[: len(case.values)]) == case.expected
+
+
+def test_floats_as_text_arrive_whole_whatever_the_role_sets(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path
+) -> None:
+    place = postgresql_place(postgres)
+    role = f'ALTER ROLE {postgres.user} IN DATABASE "{place.database.database}"'
+    place.run(f"{role} SET extra_float_digits = 0")
+    place.run("CREATE TABLE t (id int PRIMARY KEY, a float8[], r float4[], p point, f float8)")
+    place.run(
+        "INSERT INTO t SELECT 1, ARRAY[x], ARRAY[16777216::float4], point(x, 1), x"
+        " FROM (SELECT 0.1::float8 + 0.2::float8 AS x) AS one"
+    )
+    (row,) = same(spark, place, "t", tmp_path, cursor="id", types={"f": "string"}).to_pylist()
+    whole = "0.30000000000000004"
+    assert row == {"id": 1, "a": f"{{{whole}}}", "r": "{1.6777216e+07}", "p": f"({whole},1)", "f": whole}
+    with closing(PostgresqlDialect(place.database)) as dialect:
+        assert dialect.rows("SELECT f::text, a::text FROM t") == [(whole, f"{{{whole}}}")]
 
 
 @pytest.mark.parametrize("engine", ["mysql", "postgresql"])
@@ -323,3 +342,14 @@ def test_text_that_is_not_what_types_says_stops_both_ways(
     place.run(f"INSERT INTO t VALUES (1, {value})")
     types = {"types": {"v": override}}
     assert stopped(place, "t", tmp_path / "d", **types) == refused(spark, place, "t", tmp_path / "j", **types)
+
+
+@pytest.mark.parametrize("override", ["date", "timestamp"])
+def test_a_line_end_behind_a_text_stops_both_ways(spark: SparkSession, tmp_path: Path, override: str) -> None:
+    place = sqlite_place(tmp_path)
+    place.run("CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)")
+    place.run("INSERT INTO t VALUES (1, '2025-02-28' || char(10))")
+    types = {"types": {"v": override}}
+    told = stopped(place, "t", tmp_path / "d", **types)
+    # Spark's message ends without it.
+    assert told == refused(spark, place, "t", tmp_path / "j", **types) + "\n"

@@ -128,6 +128,22 @@ def test_a_key_that_the_target_has_twice_is_different() -> None:
     assert found == Difference(1, 2, 0, 0, 1, (("different", "1"),))
 
 
+def test_a_key_that_the_source_has_twice_is_different_and_counted_once() -> None:
+    """As `compare.frames` judges it."""
+    source = [("a", 1, None), ("a", 1, None), ("a", 2, None), ("b", 2, None), ("c", 3, None), ("c", 3, None)]
+    target = [("a", 1, None), ("a", 2, None)]
+    found = compare_rows(stream(source), stream(target), SCHEMA, key=["id"], name_all=True)
+    wrong = (("different", "1"), ("different", "2"), ("missing", "3"))
+    assert found == Difference(6, 2, 1, 0, 2, wrong)
+    assert found.repeated == 0
+    assert found.unlike is not None
+    assert {word: keys.num_rows for word, keys in found.unlike.items()} == {
+        "missing": 1,
+        "extra": 0,
+        "different": 2,
+    }
+
+
 def test_a_target_of_versions_is_compared_by_its_keys() -> None:
     source = stream([("b", 1, None), ("c", 2, None)])
     target = stream([("a", 1, None), ("b", 1, 1.5), ("x", 3, None)])

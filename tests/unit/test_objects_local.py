@@ -58,8 +58,11 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr(os, "link", no_links)
-    with pytest.raises(OutputUnsafe, match="hard links"):
+    with pytest.raises(OutputUnsafe, match="hard links") as refused:
         ParquetOutput(local_lake(tmp_path), "t").prepare()
+    # A JSON ledger's files are put by the same words.
+    assert "manifest" not in refused.value.message
+    assert "ledger" in (refused.value.hint or "")
     assert list(tmp_path.iterdir()) == []
 
 

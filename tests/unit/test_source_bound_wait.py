@@ -197,7 +197,7 @@ def test_a23_without_sight_settle_has_to_pass() -> None:
 
 
 def test_a25_a_source_with_one_writer_has_nobody_to_wait_for() -> None:
-    assert values(Source(Moment(NOON, serial=True))).candidate == Candidate(NINE, NOON, ())
+    assert values(Source(Moment(NOON))).candidate == Candidate(NINE, NOON, ())
 
 
 texts = st.text(max_size=8)

@@ -10,7 +10,8 @@ from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import TableName
 from tidegauge.sources.mysql.types import RULES as MYSQL
 from tidegauge.sources.postgresql.types import RULES as POSTGRESQL
-from tidegauge.sources.types import Native, arrive, decimal_size, spark_text
+from tidegauge.sources.texts import spark_text
+from tidegauge.sources.types import Native, arrive, decimal_size
 from tidegauge.sources.types_page import markdown
 
 TABLE = TableName("shop", "orders")

@@ -33,8 +33,9 @@ def compare_rows(
     `schema` is the source's. The target's types may be wider: values are compared, and text with another type
     as text. Keys in `leave_out` count on neither side: they are `newer`. `allowed` are rows that the target
     need not have; if it has them, they have to be the same. They are read only if the target has a key that
-    the source does not have. A key that the target has twice is `different`, unless it keeps all `versions`
-    of a row: then only keys are compared. `name_all`: the result names all keys that differ, in `unlike`.
+    the source does not have. A key that both sides have, and one of them twice, is `different`, unless the
+    target keeps all `versions` of a row: then only keys are compared. `name_all`: the result names all keys
+    that differ, in `unlike`.
     Raises OutputDisagrees for two columns whose types have nothing in common.
     """
     target, found = _peek(target)
@@ -46,6 +47,7 @@ def compare_rows(
     using = ", ".join(names)
     values = [f"c{i} AS {name}" for i, name in enumerate(names)]
     row = _row_hash(ordered, len(keys))
+    by_key = f"SELECT {using}, any_value(h) AS h, count(*) AS n FROM {{side}} GROUP BY {using}"
     with scratch() as sets:
         fill(sets, "source", source, ordered, values=[*values, row])
         fill(sets, "target", target, ordered, values=[*values, row])
@@ -60,18 +62,17 @@ def compare_rows(
         sets.execute(
             f"""
             CREATE TABLE judged AS
-            SELECT {using}, t.n AS t,
-                   CASE WHEN t.n IS NULL THEN 'missing' WHEN source.h IS NULL THEN 'extra'
-                        WHEN (t.n > 1 AND NOT {versions}) OR source.h <> t.h THEN 'different' END AS verdict,
-                   source.h IS NOT NULL AS here
-            FROM source FULL JOIN (
-                SELECT {using}, any_value(h) AS h, count(*) AS n FROM target GROUP BY {using}
-            ) AS t USING ({using})
+            SELECT {using}, s.n AS s, t.n AS t,
+                   CASE WHEN t.n IS NULL THEN 'missing' WHEN s.n IS NULL THEN 'extra'
+                        WHEN (greatest(s.n, t.n) > 1 AND NOT {versions}) OR s.h <> t.h THEN 'different'
+                   END AS verdict
+            FROM ({by_key.format(side="source")}) AS s
+            FULL JOIN ({by_key.format(side="target")}) AS t USING ({using})
             ANTI JOIN waiting USING ({using})
             """
         )
         [(here, there, missing, extra, different, repeated)] = sets.execute(
-            "SELECT count(*) FILTER (here), coalesce(sum(t), 0)::BIGINT,"
+            "SELECT coalesce(sum(s), 0)::BIGINT, coalesce(sum(t), 0)::BIGINT,"
             " count(*) FILTER (verdict = 'missing'), count(*) FILTER (verdict = 'extra'),"
             " count(*) FILTER (verdict = 'different'),"
             " count(*) FILTER (verdict = 'different' AND t > 1) FROM judged"

@@ -48,7 +48,6 @@ def fill(
     schema: pa.Schema,
     *,
     values: Sequence[str],
-    make: bool = True,
 ) -> int:
     """Put SQL `values` over the columns c0, c1, … of every batch into a table; returns the number of rows."""
     import pyarrow as pa
@@ -57,8 +56,7 @@ def fill(
     selected = f"SELECT {', '.join(values)} FROM part"
     empty = plain.empty_table()
     connection.register("part", empty)
-    if make:
-        connection.execute(f"CREATE TABLE {table} AS {selected}")
+    connection.execute(f"CREATE TABLE {table} AS {selected}")
     rows = 0
     for batch in batches:
         connection.register("part", pa.Table.from_arrays(_plain(batch, schema), schema=plain))

@@ -20,7 +20,7 @@ from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, ReadByColumn
 from tidegauge.model.pending import describe_waiting
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, ReadWay
-from tidegauge.model.position import Position, RowPosition, Value, ValueKind, VersionPosition, Window
+from tidegauge.model.position import MOMENTS, Position, RowPosition, Value, ValueKind, VersionPosition, Window
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.run import FlowStatus
@@ -30,7 +30,7 @@ from tidegauge.model.versions import LATEST, History
 from tidegauge.outputs.delta.small_batches import tune_for_small
 from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_back, note_late
 from tidegauge.sources.delta.changes import open_changed_input
-from tidegauge.sources.spark_tables import MOMENTS, ColumnInput, SparkTable, digest_folder
+from tidegauge.sources.spark_tables import ColumnInput, SparkTable, digest_folder
 from tidegauge.transform.evaluate import evaluate_change
 from tidegauge.transform.judge import can_guard
 from tidegauge.transform.predicates import check_expectations

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.position import FilesPosition, Position, RowPosition, ValueKind, Window, compare
+from tidegauge.model.position import MOMENTS, FilesPosition, Position, RowPosition, ValueKind, Window, compare
 from tidegauge.model.spec import LakeTable
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.lake.recall import RecalledEpoch, recall_epochs
@@ -16,7 +16,6 @@ from tidegauge.plan import files
 from tidegauge.storage.store import open_store
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?")
-_MOMENTS = (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ, ValueKind.DATE)
 
 
 @dataclass(frozen=True)
@@ -94,5 +93,5 @@ def cursor_of(position: Position | None) -> str:
     if not isinstance(position, RowPosition):
         return ""
     cursor = position.cursor
-    moment = cursor.kind in _MOMENTS or (cursor.kind is ValueKind.TEXT and _MOMENT.fullmatch(cursor.text))
+    moment = cursor.kind in MOMENTS or (cursor.kind is ValueKind.TEXT and _MOMENT.fullmatch(cursor.text))
     return "timestamp" if moment else "value"

@@ -34,6 +34,7 @@ class ValueKind(StrEnum):
     """Its text is lower-case hexadecimal."""
 
 
+MOMENTS = frozenset({ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ})
 ORDERED = frozenset(
     {ValueKind.INT, ValueKind.DECIMAL, ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ}
 )

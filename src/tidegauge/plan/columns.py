@@ -9,9 +9,7 @@ from decimal import Decimal
 
 from tidegauge.errors import ConfigError, SourceError, TableReplaced
 from tidegauge.model.delta_flow import DeltaInput
-from tidegauge.model.position import Position, RowPosition, Value, ValueKind, step_down
-
-_MOMENTS = (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ)
+from tidegauge.model.position import MOMENTS, Position, RowPosition, Value, ValueKind, step_down
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Remembered:
 def go_back(value: Value, lookback: timedelta, scale: int, part: DeltaInput) -> Value:
     """The point just below `value - lookback`, where the next window begins, so that all rows with that value
     are read again. `scale` is the number of decimal places of the column's values."""
-    if lookback and value.kind not in (*_MOMENTS, ValueKind.DATE):
+    if lookback and value.kind not in MOMENTS:
         raise ConfigError(
             f"lookback needs a cursor of dates or timestamps; the cursor of '{part.name}' is none",
             hint="leave lookback out: rows with the watermark's own number are read again in any case",

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from tidegauge.errors import ColumnMissing, SourceError
-from tidegauge.model.position import Value, ValueKind
+from tidegauge.model.position import MOMENTS, Value, ValueKind
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.notation import Notation
@@ -80,8 +80,6 @@ class Moment:
     open: tuple[OpenWork, ...] = ()
     blind: str | None = None
     """Why other sessions cannot be seen; None if they can."""
-    serial: bool = False
-    """Only one transaction writes at a time: nothing earlier is committed after something later."""
     lowest_offset: timedelta = timedelta(0)
     """The lowest offset of the server's own zone from UTC within a year; 0 if it is never below UTC."""
     highest_offset: timedelta = timedelta(0)
@@ -172,7 +170,7 @@ class Dialect(Protocol):
 
 def kind_of_cursor(ordered: OrderedColumn, *, grows_as_text: bool) -> str | None:
     """The kind of cursor that a typed column can be: see `Dialect.cursor_kind`."""
-    if ordered.kind in (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
+    if ordered.kind in MOMENTS:
         return "timestamp"
     return "value" if ordered.kind in (ValueKind.INT, ValueKind.DECIMAL) or grows_as_text else None
 

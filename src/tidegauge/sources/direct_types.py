@@ -7,17 +7,17 @@ or microseconds, or as the driver's own type, which has no dates that do not exi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal, localcontext
+from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import TypeNotHeld
 from tidegauge.model.arrow import schema_of, type_of
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.model.types import parse_decimal
+from tidegauge.sources.texts import parse_text
 from tidegauge.sources.types import FINISH
 
 if TYPE_CHECKING:
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 WIDEST_WHOLE = 18
 """Digits that a 64-bit integer always holds."""
-_ZONE = re.compile(r"(Z|[+]00:00)$")
-_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_CLOCK = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
-_MOMENT = {
-    "date": re.compile(_DAY),
-    "timestamp": re.compile(f"{_DAY}({_CLOCK})?(Z|[+]00:00)?"),
-    "timestamp_ntz": re.compile(f"{_DAY}({_CLOCK})?(Z|[+]00:00)?"),
-}
 _OLDEST_DAY = -719162
 """0001-01-01, in days since 1970."""
 
@@ -192,38 +184,12 @@ def _parse(text: str | None, column: SourceColumn, what: str) -> Any:
     if text is None:
         return None
     try:
-        return (
-            _parse_decimal(text, column.arrives)
-            if column.arrives.startswith("decimal")
-            else _parse_moment(text, column)
-        )
+        return parse_text(text, column.arrives)
     except ValueError:
         raise TypeNotHeld(
             f"{what}: not a {column.arrives}: {text}",
             hint="mend the row at the source, or say how the column shall arrive with `types:`",
         ) from None
-
-
-def _parse_decimal(text: str, arrives: str) -> Decimal:
-    size = parse_decimal(arrives)
-    assert size is not None
-    precision, scale = size
-    pattern = rf"[-+]?0*[0-9]{{0,{precision - scale}}}([.][0-9]{{0,{scale}}}0*)?"
-    if not re.fullmatch(pattern, text) or not re.search("[0-9]", text):
-        raise ValueError(text)
-    with localcontext() as context:
-        context.prec = 2 * precision + len(text)
-        return Decimal(text).quantize(Decimal(1).scaleb(-scale))
-
-
-def _parse_moment(text: str, column: SourceColumn) -> date | datetime:
-    if not _MOMENT[column.arrives].fullmatch(text):
-        raise ValueError(text)
-    if column.arrives == "date":
-        return date.fromisoformat(text)
-    bare = _ZONE.sub("", text)
-    whole, point, fraction = bare.partition(".")
-    return datetime.fromisoformat(f"{whole}.{fraction:0<6}" if point else whole)
 
 
 def value_not_held(source_table: SourceTable, number: int, row: dict[str, Any]) -> TypeNotHeld:

@@ -18,7 +18,8 @@ from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK
 from tidegauge.sources.engines import find_engine
-from tidegauge.sources.types import IN_UTC, spark_text
+from tidegauge.sources.texts import spark_text
+from tidegauge.sources.types import IN_UTC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

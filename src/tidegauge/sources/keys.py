@@ -5,7 +5,6 @@ On every engine one statement sees the table at one moment. The keys come in no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -19,14 +18,12 @@ from tidegauge.sources import sql
 from tidegauge.sources.dialect import MARK, Dialect
 from tidegauge.sources.jdbc import only_key
 from tidegauge.sources.open import open_dialect
+from tidegauge.sources.texts import parse_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_AT_ONCE = 50_000
-
-_ZONE = re.compile(r"(Z|\+00:00)$")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|\+00:00)?", re.ASCII)
 
 
 def key_layout(source_table: SourceTable) -> Layout:
@@ -66,14 +63,15 @@ def make_cursor_scalar(source_table: SourceTable, value: Value | None) -> pa.Sca
     """One value of the cursor, as its column arrives; NULL if the column's type cannot hold it."""
     import pyarrow as pa
 
-    kind = type_of(_cursor(source_table).arrives)
+    arrives = _cursor(source_table).arrives
+    kind = type_of(arrives)
     if value is None:
         return pa.scalar(None, kind)
     timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     try:
         if value.kind is ValueKind.BYTES:
             return pa.scalar(bytes.fromhex(value.text)).cast(kind)
-        return pa.scalar(_make_arrow_text(value.text, kind) if timed else value.text).cast(kind)
+        return pa.scalar(parse_text(value.text, arrives), kind) if timed else pa.scalar(value.text).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         return pa.scalar(None, kind)
 
@@ -124,7 +122,7 @@ def _array(source_table: SourceTable, column: SourceColumn, values: Sequence[Any
     import pyarrow as pa
 
     try:
-        made = _finish(type_of(column.wire), type_of(column.arrives), values)
+        made = _finish(column, values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         raise TypeNotHeld(
             f"{source_table.table}: the key column {column.name} holds a value that is not a"
@@ -139,26 +137,16 @@ def _array(source_table: SourceTable, column: SourceColumn, values: Sequence[Any
     return made
 
 
-def _finish(wire: pa.DataType, arrives: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _finish(column: SourceColumn, values: Sequence[Any]) -> pa.Array:
     """Convert values on the wire to the type that arrives, as `SourceColumn.finish` does in Spark."""
     import pyarrow as pa
 
+    wire, arrives = type_of(column.wire), type_of(column.arrives)
     if pa.types.is_string(wire) and wire != arrives:
-        texts = [None if text is None else _make_arrow_text(text, arrives) for text in values]
-        return pa.array(texts, pa.string()).cast(arrives)
+        return pa.array(
+            [None if text is None else parse_text(text, column.arrives) for text in values], arrives
+        )
     if isinstance(next((value for value in values if value is not None), None), str):
         # MySQL's driver gives numbers as text.
         return pa.array(values, pa.string()).cast(wire).cast(arrives)
     return pa.array(values, wire).cast(arrives)
-
-
-def _make_arrow_text(text: str, arrives: pa.DataType) -> str:
-    """Text that `types:` makes a decimal, a date or a timestamp, in the form that Arrow reads."""
-    import pyarrow as pa
-
-    if pa.types.is_decimal(arrives):
-        return text
-    if _MOMENT.fullmatch(text) is None:
-        raise ValueError(text)
-    bare = _ZONE.sub("", text)
-    return f"{bare}Z" if pa.types.is_timestamp(arrives) and arrives.tz else bare

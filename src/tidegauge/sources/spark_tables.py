@@ -17,7 +17,7 @@ from tidegauge.delta_log.location import lake_of
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, SourceError, TableMissing
 from tidegauge.model.delta_flow import DeltaInput, ReadByColumn
 from tidegauge.model.lazy import lazy
-from tidegauge.model.position import RowPosition, Value, ValueKind, Window
+from tidegauge.model.position import MOMENTS, RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import mask
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.model.types import parse_decimal, quote
@@ -37,7 +37,6 @@ _KINDS = {
     "timestamp": ValueKind.TIMESTAMPTZ,
     "timestamp_ntz": ValueKind.TIMESTAMP,
 }
-MOMENTS = (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ)
 _ABSENT = re.compile(r"TABLE_OR_VIEW_NOT_FOUND|PATH_NOT_FOUND|DELTA_(?:TABLE_NOT_FOUND|PATH_DOES_NOT_EXIST)")
 _UNKNOWN = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find the data source")
 _RANK, _ROW = "__tidegauge_rank", "__tidegauge_row"

@@ -9,6 +9,7 @@ from tidegauge.errors import TypeNotHeld
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import SourceColumn
 from tidegauge.model.types import parse_decimal
+from tidegauge.sources.texts import finish_decimal, finish_moment
 
 WIDEST_DECIMAL = 38
 """Digits that Spark and Parquet hold."""
@@ -66,6 +67,8 @@ class Rule:
     """SQL for the bytes that a target of the same engine takes for the value; empty: it takes the text."""
     safe_for_all: bool = False
     """`select` does not fail for the values that the guard catches. False: it is not evaluated for them."""
+    zero_dates: bool = False
+    """The guard catches zero dates, which `zero_dates: null` reads as NULL."""
     inside: str = ""
     """SQL for a value that stays in the database, if it differs from `select`."""
 
@@ -126,7 +129,7 @@ def _apply_rule(rule: Rule, native: Native, quoted: str, zero_dates: str) -> Sou
     guard = rule.guard.format(**facts) if rule.guard else None
     if guard and not (rule.safe_for_all and zero_dates == "fail"):
         select, inside = (f"CASE WHEN {guard} THEN NULL ELSE {one} END" for one in (select, inside))
-    if guard and zero_dates == "null" and "zero date" in rule.remark:
+    if guard and zero_dates == "null" and rule.zero_dates:
         guard = None
     arrives = rule.arrives.format(**facts)
     wire = rule.wire.format(**facts) or arrives
@@ -178,7 +181,7 @@ def _apply_named_type(
         precision, scale = _check_decimal(table, native, override, *size)
         arrives = f"decimal({precision},{scale})"
         if holds_text:
-            finish = _decimal_of_text(precision, scale, what)
+            finish = finish_decimal(precision, scale, what)
             return SourceColumn(native.name, native.full, arrives, text, "string", finish)
         if rule is not None and _is_number(rule):
             top = "1" + "0" * (precision - scale)
@@ -186,7 +189,7 @@ def _apply_named_type(
             select = f"CASE WHEN {guard} THEN NULL ELSE {quoted} END"
             return SourceColumn(native.name, native.full, arrives, select, arrives, "{}", guard, select)
     if override in ("timestamp", "timestamp_ntz", "date") and holds_text:
-        finish = _moment_of_text(override, what)
+        finish = finish_moment(override, what)
         return SourceColumn(native.name, native.full, override, text, "string", finish)
     if rule is not None and override == rule.arrives:
         return arrive(rules, table, native, quoted, override=None, zero_dates="fail")
@@ -210,39 +213,3 @@ def _check_decimal(
 
 def _is_number(rule: Rule) -> bool:
     return "decimal" in rule.types or "numeric" in rule.types or "int" in rule.arrives
-
-
-def _decimal_of_text(precision: int, scale: int, what: str) -> str:
-    whole = f"0*[0-9]{{0,{precision - scale}}}"
-    pattern = rf"^[-+]?{whole}([.][0-9]{{0,{scale}}}0*)?$"
-    wrong = f"raise_error({spark_text(f'tidegauge: {what}: not a decimal({precision},{scale}): ')} || {{}})"
-    return (
-        f"CASE WHEN {{}} IS NULL THEN NULL WHEN {{}} RLIKE {spark_text(pattern)} AND {{}} RLIKE '[0-9]'"
-        f" THEN CAST({{}} AS decimal({precision},{scale})) ELSE {wrong} END"
-    )
-
-
-def _moment_of_text(arrives: str, what: str) -> str:
-    """Spark SQL from text to a date or timestamp; it fails for a zone other than UTC, and for more than six
-    digits after the seconds."""
-    day = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    clock = "[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
-    wrong = f"raise_error({spark_text(f'tidegauge: {what}: not a {arrives}: ')} || {{}})"
-    if arrives == "date":
-        pattern, value = f"^{day}$", "TRY_CAST({} AS date)"
-    else:
-        pattern = f"^{day}({clock})?(Z|[+]00:00)?$"
-        bare = "REGEXP_REPLACE({}, '(Z|[+]00:00)$', '')"
-        value = f"TRY_CAST({bare} AS timestamp_ntz)"
-        if arrives == "timestamp":
-            whole = f"CASE WHEN LENGTH({bare}) = 10 THEN {bare} || ' 00:00:00' ELSE {bare} END"
-            value = f"TRY_CAST({whole} || 'Z' AS timestamp)"
-    return (
-        f"CASE WHEN {{}} IS NULL THEN NULL WHEN {{}} RLIKE {spark_text(pattern)}"
-        f" THEN COALESCE({value}, {wrong}) ELSE {wrong} END"
-    )
-
-
-def spark_text(text: str) -> str:
-    """A literal of Spark SQL that means exactly this text, whatever is in it."""
-    return "DECODE(UNHEX('" + text.encode().hex() + "'), 'UTF-8')"

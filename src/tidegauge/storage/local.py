@@ -72,9 +72,9 @@ class LocalFiles:
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise OutputUnsafe(
-                    f"the file system of {self._root} has no hard links, so a manifest cannot be put there "
+                    f"the file system of {self._root} has no hard links, so a file cannot be put there "
                     "whole and only once",
-                    hint="keep the lake on another file system, or on S3",
+                    hint="keep the lake, or the ledger's files, on another file system, or on S3",
                 ) from error
             raise
         return True

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.compare.blocks.words import HashedColumn
-from tidegauge.model.canonical import DIGITS, FormKind
+from tidegauge.model.canonical import FormKind
+from tidegauge.model.engines import Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.types import parse_decimal
 
 _WIDEST = 38
@@ -19,7 +21,7 @@ class DuckdbHash:
 
     def hash(self, columns: Sequence[HashedColumn]) -> str:
         texts = ", ',', ".join(map(_text, columns))
-        return f"CAST('0x' || left(md5(concat({texts})), {DIGITS}) AS BIGINT)"
+        return hash_in_sql(Engine.DUCKDB, f"concat({texts})")
 
     def total(self, expression: str) -> str:
         return f"SUM({expression})"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tidegauge.compare.blocks.words import HashedColumn
 from tidegauge.model.canonical import DIGITS, FormKind
+from tidegauge.model.engines import Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.types import parse_decimal
 
 _WIDEST = 65
@@ -21,8 +23,8 @@ class MysqlHash:
         texts = ", ',', ".join(map(_text, columns))
         # A row longer than the server's `max_allowed_packet` has no hash: a random number takes its place, so
         # that the row differs and is compared by its values.
-        unlike = f"CAST(FLOOR(RAND() * {16**DIGITS}) AS UNSIGNED)"
-        return f"IFNULL(CAST(CONV(LEFT(MD5(CONCAT({texts})), {DIGITS}), 16, 10) AS UNSIGNED), {unlike})"
+        unlike = f"CAST(FLOOR(RAND() * {16**DIGITS}) AS SIGNED)"
+        return f"IFNULL({hash_in_sql(Engine.MYSQL, f'CONCAT({texts})')}, {unlike})"
 
     def total(self, expression: str) -> str:
         return f"SUM({expression})"

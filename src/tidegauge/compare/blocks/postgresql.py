@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.compare.blocks.words import HashedColumn
-from tidegauge.model.canonical import DIGITS, FormKind
+from tidegauge.model.canonical import FormKind
+from tidegauge.model.engines import Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.types import parse_decimal
 
 _ARGUMENTS = 90
@@ -26,7 +28,7 @@ class PostgresqlHash:
         parts: list[str] = []
         for column in columns:
             parts += [*(["','"] if parts else []), *_texts(column)]
-        return f"('x' || substr(md5({_concat(parts)}), 1, {DIGITS}))::bit({4 * DIGITS})::bigint"
+        return hash_in_sql(Engine.POSTGRESQL, _concat(parts))
 
     def total(self, expression: str) -> str:
         return f"SUM({expression})"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors import OutputDisagrees, OutputError
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO
 from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.spec import Deletes, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
@@ -14,12 +15,9 @@ from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.mode_target import (
     DELETED_AT,
     HISTORY,
-    IS_CURRENT,
     LOADED_AT,
     OURS,
     RUN_ID,
-    VALID_FROM,
-    VALID_TO,
 )
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidegauge.model.delta_flow import VALID_FROM, VALID_TO
 from tidegauge.model.spec import TableName
-from tidegauge.outputs.warehouse.mode_target import HISTORY, VALID_FROM, VALID_TO, ModeTarget, exists, match
+from tidegauge.outputs.warehouse.mode_target import HISTORY, ModeTarget, exists, match
 from tidegauge.outputs.warehouse.warehouse import StagingTable
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseSession
 
 RUN_ID, LOADED_AT = "_tidegauge_run_id", "_tidegauge_loaded_at"
 DELETED_AT = "_tidegauge_deleted_at"
-VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 OURS = frozenset({RUN_ID, LOADED_AT, DELETED_AT})
 HISTORY = (VALID_FROM, VALID_TO, IS_CURRENT)
 

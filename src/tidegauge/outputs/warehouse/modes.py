@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Deletes, TableName
 from tidegauge.outputs.warehouse.heads import Counts
@@ -15,11 +16,8 @@ from tidegauge.outputs.warehouse.history import rebuild
 from tidegauge.outputs.warehouse.mode_target import (
     DELETED_AT,
     HISTORY,
-    IS_CURRENT,
     LOADED_AT,
     RUN_ID,
-    VALID_FROM,
-    VALID_TO,
     ModeTarget,
     exists,
     match,

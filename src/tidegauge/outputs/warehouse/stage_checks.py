@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from tidegauge.errors import ExpectationFailed
+from tidegauge.model.default_schema import split_name
 from tidegauge.model.expectation import CheckCount, Checks, Expectation, ForeignKey, Fresh, RowCount, Unique
 from tidegauge.model.marks import FAILED, ROW, Marks, count_rows, count_stale, refuse
 from tidegauge.model.spec import TableName
@@ -142,8 +143,8 @@ def _look_up(
 
 
 def _parse_table_name(target: FlowTarget, written: str) -> TableName:
-    schema, _, table = written.rpartition(".")
-    return TableName(schema or target.table.schema, table)
+    found = split_name(target.warehouse.database, written)
+    return found if found.schema is not None else TableName(target.table.schema, found.table)
 
 
 def _show_example(

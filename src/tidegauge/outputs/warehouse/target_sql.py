@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegauge.model.delta_flow import IS_CURRENT
 from tidegauge.model.engines import Engine
 from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
-from tidegauge.outputs.warehouse.mode_target import DELETED_AT, IS_CURRENT
+from tidegauge.outputs.warehouse.mode_target import DELETED_AT
 
 
 class TargetSql:

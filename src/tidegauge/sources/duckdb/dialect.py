@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, TableMissing
-from tidegauge.model.canonical import DIGITS
+from tidegauge.model.engines import Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
@@ -136,7 +137,7 @@ class DuckDBDialect:
 
     def row_hash(self, columns: Sequence[SourceColumn]) -> str:
         row = f"CAST(row({', '.join(column.select for column in columns)}) AS VARCHAR)"
-        return f"CAST('0x' || left(md5({row}), {DIGITS}) AS BIGINT)"
+        return hash_in_sql(Engine.DUCKDB, row)
 
     def identity(self) -> str:
         return f"duckdb:{self._database.path}"
@@ -228,7 +229,7 @@ class DuckDBDialect:
             ).fetchone()
             assert row is not None
             clock = datetime.fromisoformat(row[0])
-            return Moment(clock, blind=_BLIND if file.foreign else None, serial=not file.foreign)
+            return Moment(clock, blind=_BLIND if file.foreign else None)
 
     def close(self) -> None:
         """Does nothing: the file is closed after each query."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pymysql
-from pymysql.constants import CR, ER, FIELD_TYPE, FLAG
+from pymysql.constants import ER, FIELD_TYPE, FLAG
 from pymysql.cursors import Cursor, SSCursor
 
 from tidegauge.errors import (
@@ -19,6 +19,7 @@ from tidegauge.errors import (
     SourceUnreachable,
     TableMissing,
 )
+from tidegauge.model.mysql_codes import CONNECTION_LOST, LOGIN_REFUSED
 from tidegauge.model.mysql_connection import MysqlConnection
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.secret import mask
@@ -35,8 +36,6 @@ from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import Native
 
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
-_FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698})
-_LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1927, 0})
 _BINARY_CHARSET = 63
 _STALE = 1.0
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
@@ -271,7 +270,7 @@ class MysqlDialect:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else None
         said = mask(str(error.args[-1])) if error.args else type(error).__name__
         name = self._database.name
-        if code in _FINAL:
+        if code in LOGIN_REFUSED:
             hint = "check user, password and database in `connections:`"
             if code == ER.DBACCESS_DENIED_ERROR:
                 hint += f"; GRANT SELECT ON {quote(self._database.database or '')}.* lets it in"
@@ -280,7 +279,7 @@ class MysqlDialect:
                 hint=hint,
                 retryable=False,
             )
-        if code in _LOST or isinstance(error, pymysql.err.InterfaceError):
+        if code in CONNECTION_LOST or isinstance(error, pymysql.err.InterfaceError):
             return SourceUnreachable(
                 f"{name}: {self._address} cannot be reached: {said}",
                 hint="check that the server runs, and host and port in `connections:`",

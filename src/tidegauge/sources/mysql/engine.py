@@ -8,8 +8,8 @@ import ipaddress
 from collections.abc import Sequence
 
 from tidegauge.model.batch_data import Split
-from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.privileges import Asked, ReadAccess
 from tidegauge.model.spec import Database, Read, TableName
@@ -64,8 +64,11 @@ def table_name(table: TableName) -> str:
 
 def row_hash(columns: Sequence[SourceColumn]) -> str:
     """See `Dialect.row_hash`."""
-    texts = ", ".join(f"IFNULL(HEX(CONCAT({column.select})), '-')" for column in columns)
-    return f"CAST(CONV(LEFT(MD5(CONCAT_WS(',', {texts})), {DIGITS}), 16, 10) AS SIGNED)"
+    values = [f"CONCAT({column.select})" for column in columns]
+    # A text longer than the server's `max_allowed_packet` is NULL: the values' own MD5 stand for it.
+    short = ", ".join(f"IFNULL(MD5({value}), '-')" for value in values)
+    texts = ", ".join(f"COALESCE(HEX({value}), MD5({value}), '-')" for value in values)
+    return hash_in_sql(Engine.MYSQL, f"IFNULL(CONCAT_WS(',', {texts}), CONCAT_WS(',', {short}))")
 
 
 def _micros(text: str) -> str:

@@ -75,6 +75,7 @@ RULES = Rules(
             finish=FINISH["date"],
             guard=_ZERO,
             safe_for_all=True,
+            zero_dates=True,
             inside="{c}",
         ),
         Rule(
@@ -86,6 +87,7 @@ RULES = Rules(
             finish=FINISH["timestamp_ntz"],
             guard=_ZERO,
             safe_for_all=True,
+            zero_dates=True,
             inside="{c}",
         ),
         Rule(
@@ -97,6 +99,7 @@ RULES = Rules(
             finish=FINISH["timestamp"],
             guard="({c} < '1970-01-01')",
             safe_for_all=True,
+            zero_dates=True,
             inside="{c}",
         ),
         Rule(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from tidegauge.errors import SourceError
 from tidegauge.model.batch_data import Split
-from tidegauge.model.canonical import DIGITS
 from tidegauge.model.engines import FACTS, Engine
+from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.privileges import Asked, ReadAccess
 from tidegauge.model.spec import Database, Read, TableName
@@ -23,7 +23,7 @@ from tidegauge.sources.postgresql.types import RULES
 
 SESSION = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';"
-    " SET bytea_output = 'hex'; SET xmloption = 'content'"
+    " SET bytea_output = 'hex'; SET xmloption = 'content'; SET extra_float_digits = 1"
 )
 DEFAULT_PORT = FACTS[Engine.POSTGRESQL].port
 
@@ -64,7 +64,7 @@ def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 -
 def row_hash(columns: Sequence[SourceColumn]) -> str:
     """See `Dialect.row_hash`."""
     row = f"ROW({', '.join(column.select for column in columns)})::text"
-    return f"('x' || substr(md5({row}), 1, {DIGITS}))::bit({4 * DIGITS})::bigint"
+    return hash_in_sql(Engine.POSTGRESQL, row)
 
 
 def _open_dialect(database: Database) -> Dialect:

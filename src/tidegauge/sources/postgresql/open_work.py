@@ -77,4 +77,11 @@ def look(session: PostgresqlOpenSession, zone: Offsets) -> Moment:
             "this login may not see other sessions' transactions: only `settle` guards against late commits;"
             " GRANT pg_read_all_stats to it for an exact bound"
         )
-    return Moment(datetime.fromisoformat(clock), tuple(works), blind, False, lowest, highest, name)
+    return Moment(
+        datetime.fromisoformat(clock),
+        tuple(works),
+        blind,
+        lowest_offset=lowest,
+        highest_offset=highest,
+        zone=name,
+    )

@@ -26,7 +26,7 @@ from tidegauge.sources.dialect import MARK, Catalogue, Moment, UniqueKey, refuse
 from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sql import relation
 from tidegauge.sources.sqlite import types as types_sqlite
-from tidegauge.sources.sqlite.engine import UNTYPED, literal, quote, table_name, uri
+from tidegauge.sources.sqlite.engine import UNTYPED, literal, quote, table_name, translate_error, uri
 from tidegauge.sources.types import Native
 
 _WAIT = 30.0
@@ -55,6 +55,9 @@ class SqliteDialect:
             )
             add_functions(self._connection)
             self.rows(f"SELECT {MARK} COUNT(*) FROM sqlite_master")
+        except SourceUnreachable:
+            self._connection.close()
+            raise
         except (sqlite3.Error, SourceError) as error:
             raise SourceUnreachable(
                 f"{database.name}: the SQLite file {database.path} cannot be opened: {error}",
@@ -70,7 +73,7 @@ class SqliteDialect:
         try:
             return self._connection.execute(sql).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
-            raise self._translate(error) from error
+            raise translate_error(self._path, error) from error
 
     def stream(self, sql: str, size: int) -> Iterator[Sequence[tuple[Any, ...]]]:
         try:
@@ -78,7 +81,7 @@ class SqliteDialect:
             while block := cursor.fetchmany(size):
                 yield block
         except (sqlite3.Error, UnicodeError) as error:
-            raise self._translate(error) from error
+            raise translate_error(self._path, error) from error
 
     def quote(self, name: str) -> str:
         return quote(name)
@@ -243,18 +246,10 @@ class SqliteDialect:
 
     def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
         ((text,),) = self.rows(f"SELECT {MARK} strftime('%Y-%m-%d %H:%M:%f', 'now')")
-        return Moment(datetime.fromisoformat(text), serial=True)
+        return Moment(datetime.fromisoformat(text))
 
     def close(self) -> None:
         self._connection.close()
-
-    def _translate(self, error: sqlite3.Error | UnicodeError) -> SourceError:
-        code = error.sqlite_errorcode if isinstance(error, sqlite3.OperationalError) else None
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return SourceUnreachable(
-                f"{self._path} is locked by another process", hint="run again when its writer is done"
-            )
-        return SourceError(f"{self._path}: {error}")
 
 
 def _native(row: tuple[Any, ...], primary: tuple[str, ...]) -> Native:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from urllib.parse import quote as percent
 
+from tidegauge.errors import SourceError, SourceUnreachable
 from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import Engine
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
+from tidegauge.model.sqlite_codes import is_busy
 from tidegauge.model.table import SourceTable
 from tidegauge.sources.dialect import Dialect, refuse_nul
 from tidegauge.sources.direct_types import ColumnWay
@@ -44,6 +47,15 @@ def literal(value: Value) -> str:
 
 def table_name(table: TableName) -> str:
     return quote(table.table)
+
+
+def translate_error(path: Path, error: sqlite3.Error | UnicodeError) -> SourceError:
+    """The driver's error as one of ours."""
+    if is_busy(error):
+        return SourceUnreachable(
+            f"{path} is locked by another process", hint="run again when its writer is done"
+        )
+    return SourceError(f"{path}: {error}")
 
 
 def _types_query(database: Database, table: TableName) -> str:  # noqa: ARG001 - a session has one database

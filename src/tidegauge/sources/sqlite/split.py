@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.errors import SourceError, SourceUnreachable, TypeNotHeld
+from tidegauge.errors import TypeNotHeld
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.direct_types import ColumnWay, finish_array, value_not_held
+from tidegauge.sources.sqlite.engine import translate_error
 from tidegauge.sources.sqlite.kept_files import reading
 
 if TYPE_CHECKING:
@@ -37,15 +38,8 @@ class SqliteSplit:
                 cursor = connection.execute(self.select)
                 while rows := cursor.fetchmany(_PIECE):
                     yield self._finish(rows)
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            if busy:
-                raise SourceUnreachable(
-                    f"{path} is locked by another process", hint="run again when its writer is done"
-                ) from error
-            raise SourceError(f"{path}: {error}") from error
         except sqlite3.Error as error:
-            raise SourceError(f"{path}: {error}") from error
+            raise translate_error(path, error) from error
 
     def _finish(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         import pyarrow as pa

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT, CR, ER
+from pymysql.constants import CLIENT, ER
 
 from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
+from tidegauge.model.mysql_codes import CONNECTION_LOST, LOGIN_REFUSED
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.tls import tls_context
@@ -31,10 +32,6 @@ _SESSION = (
 )
 # Under the default a transaction would read the table as it was before the transaction waited for a lock.
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-_FINAL = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698})
-_LOST = frozenset(
-    {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, 1040, 1053, 1927, 4031, 0}
-)
 _CONFLICT = frozenset({ER.LOCK_DEADLOCK, 1020})
 _VALUE = frozenset(
     {
@@ -191,7 +188,7 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
             f"{login.name}: {login.address} misbehaves: {said}",
             hint="find out who answers at this address; no file was read",
         )
-    if code in _FINAL:
+    if code in LOGIN_REFUSED:
         return OutputUnreachable(
             f"{login.name}: {login.address} refuses the login: {said}",
             hint="check user, password and database in `connections:`",
@@ -203,7 +200,7 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
         return Overtaken(f"{login.name}: {said}")
     if code in _VALUE:
         return Refused(f"{login.name}: {said}")
-    if code in _LOST or isinstance(error, pymysql.err.InterfaceError | OSError):
+    if code in CONNECTION_LOST or isinstance(error, pymysql.err.InterfaceError | OSError):
         return OutputUnreachable(
             f"{login.name}: {login.address} cannot be reached: {said}",
             hint="check that the server runs, and host and port in `connections:`",

@@ -21,6 +21,7 @@ from tidegauge.outputs.warehouse.postgresql.session import (
     PostgresqlLogin,
     PostgresqlSession,
 )
+from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.outputs.warehouse.warehouse import StagingTable, Warehouse, WarehouseColumn, WarehouseSession
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ _HELD = {
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _TIME_DIGITS = re.compile(r"\((\d)\)")
 _WIDEST = 38
-_STAGING = "tidegauge_stage_"
 _CREATE_LOCK = 0x7469646567617567
 """Number of the advisory lock that sessions hold while they make a table."""
 
@@ -167,7 +167,7 @@ class PostgreSQL(Warehouse):
         options: TableOptions | None = None,
     ) -> str:
         made = super().create(table, columns, key=key, options=options)
-        if table.table.startswith(_STAGING):
+        if table.table.startswith(PREFIX):
             # Unlogged is half the work; if the server crashes, the rows are loaded again.
             return made.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1)
         # IF NOT EXISTS does not see a table that another session is making: sessions go one by one.

@@ -11,6 +11,7 @@ from tidegauge.errors import OutputError, OutputUnreachable, RuntimeMissing, Tid
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.trace import trace_sql
+from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
 
 _CONNECT_SECONDS = 30
@@ -19,7 +20,7 @@ _LOAD_FACTOR = 20
 _PARTS = re.compile(r"""("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?)|'(?:[^']|'')*'|(\w+)""")
 _BEFORE_A_TABLE = ("FROM", "INTO", "UPDATE", "JOIN")
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
-_OWN = ('"tidegauge_stage_', '"tidegauge_raw_')
+_OWN = (f'"{PREFIX}', '"tidegauge_raw_')
 """Names of tables that need no lock begin so: only one attempt uses them."""
 _COMMITS = '"tidegauge_commits"'
 

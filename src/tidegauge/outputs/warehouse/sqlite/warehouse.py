@@ -14,6 +14,7 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.canonical import add_functions
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import TableName
+from tidegauge.model.sqlite_codes import is_busy, read_plain_code
 from tidegauge.model.table import Field
 from tidegauge.model.trace import trace_sql
 from tidegauge.model.types import holds, parse_decimal
@@ -96,8 +97,7 @@ class SQLite(FileWarehouse):
             raise self._cannot_open(error) from error
 
     def _cannot_open(self, error: sqlite3.Error | OSError) -> OutputUnreachable:
-        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        return self.cannot_open(str(error), held=busy)
+        return self.cannot_open(str(error), held=is_busy(error))
 
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         found = session.rows("SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden <> 1", (table.table,))
@@ -230,9 +230,8 @@ class SQLiteSession:
             raise self._translate(error) from error
 
     def _translate(self, error: sqlite3.Error) -> OutputError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        text = mask(str(error))
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        code, text = read_plain_code(error), mask(str(error))
+        if is_busy(error):
             return Locked(f"another process writes to {self._path}")
         if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH):
             return Refused(text)
