@@ -14,7 +14,7 @@ from tidegauge.config.load import load_project
 from tidegauge.model.spec import SparkSettings
 from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 ROWS = 500_000
@@ -36,7 +36,7 @@ _MODES = {"append": "mode: append", "merge": "mode: merge, key: id"}
 
 def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
     """Each turn adds `rows` new rows and runs the flows one after the other, in rotating order."""
-    spark = open_session(SparkSettings(None, {}), [Needs.DELTA])
+    spark = open_session(SparkSettings(None, {}), [JarSet.DELTA])
     found: list[Result] = []
     for mode, output in _MODES.items():
         with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:

@@ -29,7 +29,7 @@ from tidegauge.observe.events import StepBegun, StepDone
 from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
 from tidegauge.sources.engines import find_engine
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 
@@ -69,7 +69,7 @@ def plain(project: Project, target: str) -> dict[str, Any]:
     """Move the table with plain Spark: one query, same driver, options and fetch size, one partition."""
     database = project.connections["app"]
     assert isinstance(database, Database)
-    spark = open_session(project.spark, {Needs.JDBC})
+    spark = open_session(project.spark, {JarSet.JDBC})
     options = find_engine(database).jdbc_options
     assert options is not None
     reader = spark.read.format("jdbc").options(**options(database)).option("dbtable", TABLE)

@@ -16,7 +16,7 @@ from tidegauge.config.load import load_project
 from tidegauge.model.spec import SparkSettings
 from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _COLUMNS = """id, id * 7919 % 100003 AS customer_id, CAST(id % 1000000 / 100 AS 
 
 
 def measure(rows: int = ROWS, *, times: int = TIMES) -> list[Result]:
-    spark = open_session(SparkSettings(None, {}), [Needs.DELTA])
+    spark = open_session(SparkSettings(None, {}), [JarSet.DELTA])
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         bench = _Bench(spark, Path(name))
         return [*bench.append(times), *bench.merge(rows, times), *bench.grow(rows, times), *bench.many(times)]

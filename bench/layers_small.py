@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.machine import processor_seconds
 from bench.result import Result
-from tidegauge.spark.take_up import find_kept
+from tidegauge.spark.warm_client import find_kept
 
 TIMES = 3
 ROWS, CUSTOMERS = 1_000, 50

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.layers_small import FLOWS
-from tidegauge.spark.jars import Needs, jars
+from tidegauge.spark.jars import JarSet, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.session import DELTA
 
@@ -45,7 +45,7 @@ def _session() -> SparkSession:
 
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "4")
-    builder = builder.config("spark.jars", ",".join(map(str, jars([Needs.DELTA], {}))))
+    builder = builder.config("spark.jars", ",".join(map(str, jars([JarSet.DELTA], {}))))
     for name, value in DELTA.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

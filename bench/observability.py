@@ -24,7 +24,7 @@ from tidegauge.config.load import load_project
 from tidegauge.model.spec import SparkSettings
 from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class _Side:
 
 
 def measure(*, times: int = DAYS) -> list[Result]:
-    spark = open_session(SparkSettings(None, {}), [Needs.DELTA])
+    spark = open_session(SparkSettings(None, {}), [JarSet.DELTA])
     with tempfile.TemporaryDirectory(prefix="tidegauge-bench-") as name:
         return _Month(spark, Path(name)).measure(times)
 

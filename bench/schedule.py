@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.result import Result
 from tidegauge.config.load import load_project
-from tidegauge.flows.scheduled import ScheduledPart, find_scheduled, needs_of_project
+from tidegauge.flows.selection.scheduled import ScheduledPart, find_scheduled, needs_of_project
 from tidegauge.ledger.open import open_ledger
 from tidegauge.operations.tick import TickResult, run_tick
 from tidegauge.run.environment import Environment

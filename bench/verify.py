@@ -12,7 +12,7 @@ from tests.support.servers import MariaDB, Postgres, start_mariadb, start_postgr
 from bench.result import Result
 from bench.timing import in_turns
 from tidegauge.compare.blocks.search import both
-from tidegauge.flows.verify_warehouse import verify_warehouse
+from tidegauge.flows.verify.warehouse import verify_warehouse
 from tidegauge.model.mode import Mode
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.secret import Secret

@@ -13,8 +13,8 @@ from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger.document_ledger import DocumentLedger
 from tidegauge.ledger.document_store import (
     LOGS,
+    AssignedNumbers,
     Entry,
-    GivenNumbers,
     LoadedDocuments,
     NumberedRecord,
     OpenFlow,
@@ -143,8 +143,8 @@ class MemoryDocumentStore:
         """There are no tables for people here, and the protocol never reads them."""
         return True
 
-    def numbers(self, log: str) -> GivenNumbers:
-        return GivenNumbers()
+    def numbers(self, log: str) -> AssignedNumbers:
+        return AssignedNumbers()
 
     def records(self) -> list[NumberedRecord]:
         return []

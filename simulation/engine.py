@@ -18,7 +18,7 @@ from simulation.places import DAWN, FLOWS, INPUT, LEASE, NAME, PIPELINE, PROJECT
 from simulation.source import MemorySource, Table
 from simulation.world import Actor, World
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.select import Sources
+from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database
@@ -33,7 +33,7 @@ from tidegauge.run.run import Runner
 T = TypeVar("T")
 
 
-class _OneSource(Sources):
+class _OneSource(SourceConnections):
     def __init__(self, source: MemorySource) -> None:
         self._source = source
 

@@ -15,11 +15,11 @@ from tidegauge.errors import LedgerUnreachable
 from tidegauge.ledger import plan_rules
 from tidegauge.ledger.base import BaseLedger, Rule
 from tidegauge.ledger.flow_state import FlowState, StateChange
-from tidegauge.ledger.flow_view import status_of, watermarks_of
+from tidegauge.ledger.flow_status import status_of, watermarks_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
-from tidegauge.model.ticks import TickBook
+from tidegauge.model.ticks import SchedulerRecords
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -103,8 +103,8 @@ class MemoryLedger(BaseLedger):
     def pipelines(self) -> list[str]:
         return [PIPELINE]
 
-    def ticks(self, pipeline: str) -> TickBook:
-        return TickBook()
+    def ticks(self, pipeline: str) -> SchedulerRecords:
+        return SchedulerRecords()
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         active = self._read("find_plan").active

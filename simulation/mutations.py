@@ -27,7 +27,8 @@ from tidegauge.model.state import Event, State
 from tidegauge.model.table import Cut
 from tidegauge.observe.events import Listener
 from tidegauge.run import commit_batch as batches
-from tidegauge.run import executor, standing
+from tidegauge.run import executor
+from tidegauge.run import ready as standing
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ _claim = claim_rules.claim
 _found = MemorySource._found
 
 
-def _advance_first(claim: Claim, index: int, read_batch: ReadBatch, tools: batches.Tools) -> Receipt:
+def _advance_first(
+    claim: Claim, index: int, read_batch: ReadBatch, tools: batches.CommitResources
+) -> Receipt:
     batch = claim.plan.draft.batches[index]
     tools.ledger.begin(claim, index)
     forged = Receipt(claim.plan.tag(index), batch.windows, batch.rows or 0, 1, 0, claim.run_id)

@@ -16,7 +16,7 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import Cut, Outlook, SourceTable, Survey
+from tidegauge.model.table import Cut, SessionVisibility, SourceTable, Survey
 
 
 class Table:
@@ -157,8 +157,8 @@ class MemorySource:
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         raise AssertionError("a simulated table knows no SQL")
 
-    def outlook(self) -> Outlook:
-        return Outlook(self._table.world.now, None)
+    def outlook(self) -> SessionVisibility:
+        return SessionVisibility(self._table.world.now, None)
 
     def close(self) -> None:
         pass

@@ -23,7 +23,7 @@ from tests.support.snowflake_server import SnowflakeServer, start_snowflake
 from tests.support.source_parts import Place, duckdb_place, mysql_place, postgresql_place, sqlite_place
 from tidegauge.model import secret
 from tidegauge.model.spec import SparkSettings
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.pyspark_private import join_java
 from tidegauge.spark.session import open_session
 
@@ -244,7 +244,7 @@ def spark() -> SparkSession:
     """The one session of a test process, in the Java that test processes share. Commands that are tested in
     other processes open their own."""
     join_java(**shared_java())
-    return open_session(SparkSettings(), list(Needs))
+    return open_session(SparkSettings(), list(JarSet))
 
 
 @pytest.fixture(params=["sqlite", "mysql", "postgresql", "duckdb"])

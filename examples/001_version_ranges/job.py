@@ -99,8 +99,8 @@ def main(spark: SparkSession, folder: Path) -> dict[str, int]:
 if __name__ == "__main__":
     # In a job of your own the session is there already.
     from tidegauge.model.spec import SparkSettings
-    from tidegauge.spark.jars import Needs
+    from tidegauge.spark.jars import JarSet
     from tidegauge.spark.session import open_session
 
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
-    print("Silver is bronze:", main(open_session(SparkSettings(None, {}), [Needs.DELTA]), place.absolute()))
+    print("Silver is bronze:", main(open_session(SparkSettings(None, {}), [JarSet.DELTA]), place.absolute()))

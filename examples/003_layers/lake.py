@@ -91,9 +91,9 @@ def _rows(spark: SparkSession, query: str) -> Rows:
 
 if __name__ == "__main__":
     from tidegauge.model.spec import SparkSettings
-    from tidegauge.spark.jars import Needs
+    from tidegauge.spark.jars import JarSet
     from tidegauge.spark.session import open_session
 
-    session = open_session(SparkSettings(None, {}), [Needs.DELTA])
+    session = open_session(SparkSettings(None, {}), [JarSet.DELTA])
     said = {"make": make, "change": change, "prove": prove}[sys.argv[1]](session, Path.cwd() / "lake")
     print(said or "done")

@@ -25,11 +25,11 @@ def read_view(spark: SparkSession, view: ViewFlow) -> DataFrame:
 
 if __name__ == "__main__":
     from tidegauge.model.spec import SparkSettings
-    from tidegauge.spark.jars import Needs
+    from tidegauge.spark.jars import JarSet
     from tidegauge.spark.session import open_session
 
     views = {view.name: view for view in load_project(Path(__file__).parent / "tidegauge.yml").views}
     if len(sys.argv) != 2 or sys.argv[1] not in views:
         sys.exit("name one of " + ", ".join(views))
-    session = open_session(SparkSettings(None, {}), [Needs.DELTA])
+    session = open_session(SparkSettings(None, {}), [JarSet.DELTA])
     read_view(session, views[sys.argv[1]]).show(50, truncate=False)

@@ -38,7 +38,7 @@ class DeclaredOutput:
 
 
 @dataclass(frozen=True)
-class Declared:
+class FlowDeclaration:
     name: str
     inputs: Mapping[str, DeclaredInput | str]
     output: DeclaredOutput | None
@@ -56,7 +56,7 @@ class _ModuleFlows:
     """The flows that one execution of a module has declared."""
 
     code: CodeType | None
-    flows: list[Declared] = field(default_factory=list)
+    flows: list[FlowDeclaration] = field(default_factory=list)
 
 
 _modules: dict[str, _ModuleFlows] = {}
@@ -179,7 +179,7 @@ def flow(
         if not callable(function):
             raise ConfigError("only a function can be a flow", place=place)
         _flows_of(module, code).flows.append(
-            Declared(
+            FlowDeclaration(
                 name=name or str(getattr(function, "__name__", type(function).__name__)),
                 inputs=dict(inputs),
                 output=output,
@@ -211,7 +211,7 @@ def view(
     place = _place(frame)
     module, code = _find_running(frame)
     _flows_of(module, code).flows.append(
-        Declared(
+        FlowDeclaration(
             name=name or table.rpartition(".")[2],
             inputs=dict(inputs),
             output=DeclaredOutput({"table": table}, place),
@@ -237,7 +237,7 @@ def optimize(
     frame = sys._getframe(1)
     module, code = _find_running(frame)
     _flows_of(module, code).flows.append(
-        Declared(
+        FlowDeclaration(
             name=name,
             inputs={},
             output=None,
@@ -254,7 +254,7 @@ def table(name: str | None = None, *, path: str | None = None) -> DeclaredInput:
     return DeclaredInput(_given({"table": name, "path": path}), _place(sys._getframe(1)))
 
 
-def declared_in(module: str) -> tuple[Declared, ...]:
+def declared_in(module: str) -> tuple[FlowDeclaration, ...]:
     """The flows that the last execution of this module has declared, in order."""
     found = _modules.get(module)
     return tuple(found.flows) if found else ()

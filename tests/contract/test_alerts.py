@@ -22,7 +22,7 @@ from tests.support.project import sqlite_database
 from tests.support.receiver import Receiver, receiving
 from tidegauge.config.load import load_project
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.flows.scheduled import find_scheduled
+from tidegauge.flows.selection.scheduled import find_scheduled
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.sql_load import load_one
 from tidegauge.model.alert import AlertChannel, AlertKind, AlertResult, AlertSettings

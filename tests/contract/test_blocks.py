@@ -21,9 +21,9 @@ from tests.support.warehouses import make as make_yard
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import OutputDisagrees
 from tidegauge.flows.flow import open_reader
-from tidegauge.flows.table_pair import TablePair
-from tidegauge.flows.verify_blocks import compare_by_blocks, find_forms, source_side, target_side
-from tidegauge.flows.verify_warehouse import verify_warehouse
+from tidegauge.flows.verify.blocks import compare_by_blocks, find_forms, source_side, target_side
+from tidegauge.flows.verify.table_pair import TablePair
+from tidegauge.flows.verify.warehouse import verify_warehouse
 from tidegauge.model.canonical import FormKind, hash_row
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch

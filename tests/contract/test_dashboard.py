@@ -21,7 +21,7 @@ from tidegauge.config.load import load_project
 from tidegauge.dashboard import run_pages
 from tidegauge.dashboard.access import Access
 from tidegauge.dashboard.app import make_app
-from tidegauge.flows.override import KINDS
+from tidegauge.flows.override.preview import KINDS
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.secret import Secret
 

@@ -14,7 +14,7 @@ from tests.support.delta_output import delta_flow_of, tag_of
 from tests.support.servers import S3
 from tidegauge.delta_log.application import CLOSED, prefix_of
 from tidegauge.delta_log.commit import Action, commit_path
-from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.mode import Mode

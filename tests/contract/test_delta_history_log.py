@@ -27,8 +27,8 @@ from tests.support.delta_tables import (
     same,
 )
 from tests.support.servers import S3
+from tidegauge.delta_log.delta_rs import address, options
 from tidegauge.delta_log.history import histories, history, version_at
-from tidegauge.delta_log.library import address, options
 from tidegauge.errors import (
     ConfigError,
     SourceError,
@@ -37,7 +37,7 @@ from tidegauge.errors import (
 )
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.model.versions import LATEST, History
+from tidegauge.model.versions import LATEST, DeltaHistory
 
 
 def test_checkpoints_of_every_kind_are_read(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_of_many_tables_each_has_its_own_answer(tmp_path: Path) -> None:
     names = ("good", "torn", "gone")
     found = histories({f"b.{name}": (str(tmp_path / name), None, None) for name in names})
     assert list(found) == ["b.good", "b.torn", "b.gone"]
-    assert isinstance(found["b.good"], History)
+    assert isinstance(found["b.good"], DeltaHistory)
     assert isinstance(found["b.torn"], SourceError)
     assert isinstance(found["b.gone"], TableMissing)
     assert found["b.gone"].message.startswith("b.gone: there is no Delta table at")
@@ -158,7 +158,7 @@ def test_a_hundred_and_twenty_tables_with_ten_new_versions_each_take_well_under_
         found = histories({name: (place, after, None) for name, place in tables.items()})
         taken = time.process_time() - started
         print(f"120 tables with {count} new versions each in {taken:.2f} s")
-        assert {len(one.versions) for one in found.values() if isinstance(one, History)} == {count}
+        assert {len(one.versions) for one in found.values() if isinstance(one, DeltaHistory)} == {count}
         assert len(found) == 120
         assert taken < 2
 

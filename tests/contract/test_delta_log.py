@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.support.servers import S3
 from tidegauge.delta_log.commit import schema_digest
-from tidegauge.delta_log.library import address, options
+from tidegauge.delta_log.delta_rs import address, options
 from tidegauge.delta_log.table import NewestVersion, read_newest, read_newest_of_many
 from tidegauge.errors import (
     RuntimeMissing,

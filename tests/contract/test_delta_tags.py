@@ -16,7 +16,7 @@ from tests.support.delta_log_table import LogTable
 from tests.support.delta_output import batch_of, tag_of
 from tidegauge.delta_log.application import application, epoch_of, prefix_of
 from tidegauge.delta_log.log import ListedLog
-from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.delta_log.write import commit_info, put_commit
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Tag

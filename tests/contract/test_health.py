@@ -19,7 +19,7 @@ from tidegauge import WatermarkTracker
 from tidegauge.dashboard.app import make_app
 from tidegauge.delta_log.history import history
 from tidegauge.errors import OutputDisagrees, TableReplaced, VersionsMissing
-from tidegauge.flows.optimize import optimize
+from tidegauge.flows.maintenance.optimize import optimize
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.alert import AlertKind
@@ -30,11 +30,11 @@ from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
-from tidegauge.operations.delta_tables import DeltaMaintenance
-from tidegauge.operations.health import Health, examine
+from tidegauge.operations.delta_tables import SelectedMaintenance
+from tidegauge.operations.health import Health, check_health
 from tidegauge.operations.health_data import check_tables
 from tidegauge.operations.plan import preview
-from tidegauge.operations.retention import find_margins, notices, warnings
+from tidegauge.operations.retention import find_margins, find_notices, warnings
 from tidegauge.operations.status import summarize_flows
 from tidegauge.plan.versions import draft_versions
 
@@ -169,7 +169,7 @@ def test_c1_health_says_of_unread_versions_what_the_next_plan_will_do(
     flow = replace(flow, inputs=(part,), output=replace(flow.output, mode=mode, key=("id",)))
     changed_project = replace(project, delta_flows=(flow,))
     with open_ledger(project.ledger, create=False) as ledger:
-        found = notices(changed_project, ledger).get("a", [])
+        found = find_notices(changed_project, ledger).get("a", [])
         [mark] = ledger.watermarks("shop", ["a"])
     expected = [] if level is None else [(level == "problem", True)]
     assert [(one.over, words in one.text) for one in found] == expected
@@ -188,7 +188,7 @@ def test_c1_health_says_of_unread_versions_what_the_next_plan_will_do(
 def test_c1_what_is_over_is_a_problem_and_what_is_near_a_warning(tmp_path: Path, project: Project) -> None:
     delta_table(tmp_path / "A", 50 * DAY, 40 * DAY, 31 * DAY)
     delta_table(tmp_path / "B", 50 * DAY, 40 * DAY, 5 * DAY)
-    _, found = examine(project, ["a", "b"])
+    _, found = check_health(project, ["a", "b"])
     shown: dict[str, Health] = {one.flow: one for one in found}
     assert any("may vanish any time" in text for text in shown["a"].problems)
     assert not any("vanish" in text for text in shown["a"].warnings)
@@ -218,7 +218,7 @@ def test_status_health_and_plan_agree_on_whether_a_runner_holds_a_flow(
         ledger.claim(made["a"], owner=owner, run_id="r", lease=lease)
     [summary] = summarize_flows(project, ["a"])[1]
     assert summary.abandoned is not held
-    [one] = examine(project, ["a"], look_at_sources=False)[1]
+    [one] = check_health(project, ["a"], look_at_sources=False)[1]
     [shown] = preview(project, ["a"])
     lost = "does not have it"
     assert any(lost in text for text in one.problems) is not held
@@ -316,7 +316,7 @@ def test_the_five_checks_have_a_verdict_and_a_page(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_not_there_yet_is_neither_optimized_nor_looked_into(project: Project) -> None:
-    maintenance = DeltaMaintenance(project, ["a"])
+    maintenance = SelectedMaintenance(project, ["a"])
     [absent] = maintenance.each(lambda one: optimize(maintenance, one))
     assert (absent.absent, absent.error) == (True, None)
     assert check_tables(project, ["a"]) == {}

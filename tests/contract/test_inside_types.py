@@ -27,7 +27,7 @@ from tidegauge.model.spec import TableFlow, TableName, WarehouseTable
 from tidegauge.model.table import SourceTable
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.sources.direct import DirectReader, direct_reason
-from tidegauge.sources.inside import InsideReader
+from tidegauge.sources.inside import SameDatabaseReader
 
 DUCKDB = {
     "boolean": ("true", "false"),
@@ -155,7 +155,7 @@ def test_every_type_lands_as_by_the_other_way(
     [batch] = batches(survey, None)
     assert batch.rows is not None
     assert batch.rows > 2
-    ways: list[Reader] = [InsideReader(place.database), DirectReader(place.database)]
+    ways: list[Reader] = [SameDatabaseReader(place.database), DirectReader(place.database)]
     inside, direct = (
         _land(place, source_table, batch, reader, name)
         for reader, name in zip(ways, ("inside_", "direct_"), strict=True)
@@ -190,7 +190,7 @@ def test_a_value_that_nothing_holds_stops_the_batch_and_names_its_row(
     source_table, survey = place.survey("every", cursor="id")
     [batch] = batches(survey, None)
     with pytest.raises(TypeNotHeld) as caught:
-        _land(place, source_table, batch, InsideReader(place.database), "inside_")
+        _land(place, source_table, batch, SameDatabaseReader(place.database), "inside_")
     assert "column v" in caught.value.message
     assert "the key 7" in caught.value.message
     assert place.run("SELECT COUNT(*) FROM inside_")[0][0] == 0
@@ -202,7 +202,7 @@ def test_text_that_only_spark_parses_is_refused_by_the_plan(tmp_path: Path) -> N
     source_table, survey = place.survey("every", cursor="id", types={"at": "timestamp"})
     assert not survey.cuts
     with pytest.raises(ConfigError, match="makes a timestamp of the column at"):
-        InsideReader(place.database).query(source_table, "1 = 1")
+        SameDatabaseReader(place.database).query(source_table, "1 = 1")
 
 
 def test_a_name_without_a_schema_is_found_from_another_database_of_the_server() -> None:

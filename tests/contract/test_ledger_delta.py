@@ -21,7 +21,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.support import processes
 from tests.support.ledgers import timed
 from tests.support.servers import S3
-from tidegauge.delta_log.library import address, options
+from tidegauge.delta_log.delta_rs import address, options
 from tidegauge.errors import ConfigError, LedgerError, LedgerUnreachable, LedgerVersion
 from tidegauge.ledger.delta_store import DeltaDocumentStore
 from tidegauge.ledger.document_store import StoredFlow, WriterCameBetween

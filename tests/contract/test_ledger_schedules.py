@@ -19,7 +19,7 @@ from tidegauge.model.claim import Owner
 from tidegauge.model.schedule import CatchUp, Every, FlowSchedule
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
-from tidegauge.model.ticks import SeenScheduler, Tick, TickBook
+from tidegauge.model.ticks import SchedulerRecords, SeenScheduler, Tick
 
 MINUTE = timedelta(minutes=1)
 LONG = timedelta(days=30_000)
@@ -102,7 +102,7 @@ def test_a_flow_that_never_ran_and_a_pipeline_can_be_suspended(ledger_address: s
 def test_a_schedule_begins_when_it_is_first_seen(ledger_address: str) -> None:
     yearly = every(LONG)
     with open_ledger(ledger_address, create=True) as ledger:
-        assert ledger.ticks("shop") == TickBook()
+        assert ledger.ticks("shop") == SchedulerRecords()
         ledger.join_schedulers("shop", me(), [yearly])
         book = ledger.ticks("shop")
         assert [one.owner for one in book.schedulers] == [ME]

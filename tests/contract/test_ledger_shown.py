@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from tests.support import processes
 from tests.support.drafts import ME, OTHER, draft, nothing_new, receipt
 from tidegauge.errors import LedgerUnreachable
-from tidegauge.ledger.delta_shown import ShownTable
+from tidegauge.ledger.delta_shown import ReportTableWriter
 from tidegauge.ledger.delta_store import DeltaDocumentStore
 from tidegauge.ledger.document_ledger import DocumentLedger
 from tidegauge.ledger.open import Ledger, open_ledger
@@ -165,7 +165,7 @@ def killed_at(folder: Path, name: str, work: Callable[[DocumentLedger], object])
     """Do the work in a process that is killed where it would call this method of a shown table."""
 
     def child() -> None:
-        setattr(ShownTable, name, die_instead)
+        setattr(ReportTableWriter, name, die_instead)
         with opened(folder) as ledger:
             work(ledger)
 
@@ -226,7 +226,7 @@ def test_what_a_failure_left_out_is_filled_from_the_log(
 
     with opened(folder) as ledger:
         with monkeypatch.context() as away:
-            away.setattr(ShownTable, "show", refuse)
+            away.setattr(ReportTableWriter, "show", refuse)
             held = claim(ledger, plan_one(ledger))
             ledger.finish(held, State.FAILED, {"message": "x"})
             assert standing(folder) == []
@@ -239,12 +239,14 @@ def test_a_runner_that_was_paused_does_not_bring_back_what_has_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[Callable[[], object]] = []
-    show = ShownTable.show
+    show = ReportTableWriter.show
 
     with opened(folder) as paused, opened(folder) as ledger:
         plan = plan_one(ledger)
         with monkeypatch.context() as held_back:
-            held_back.setattr(ShownTable, "show", lambda *of, **how: late.append(partial(show, *of, **how)))
+            held_back.setattr(
+                ReportTableWriter, "show", lambda *of, **how: late.append(partial(show, *of, **how))
+            )
             claim(paused, plan)
         held = ledger.claim(plan, owner=OTHER, run_id="other", lease=MINUTE, dead=ME)
         ledger.finish(held, State.FAILED, {"message": "x"})

@@ -24,8 +24,8 @@ from tests.support.project import (
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.config.load import load_project
 from tidegauge.flows.flow import Flow
-from tidegauge.flows.select import Sources, choose
-from tidegauge.flows.standing import look_at_targets
+from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.table.target_check import check_targets
 from tidegauge.ledger.open import open_ledger
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession
 from tidegauge.outputs.warehouse.output import WarehouseOutput
@@ -84,7 +84,7 @@ def after_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object
         stood: list[list[str]] = []
 
         def look(flows: Sequence[Flow]) -> None:
-            look_at_targets(flows)
+            check_targets(flows)
             stood.append([flow.spec.name for flow in flows if flow.stands])
             hand()
 
@@ -131,7 +131,7 @@ def test_b17_an_epoch_opened_after_the_look_keeps_the_planned_batch_out(
 ) -> None:
     project = made(tmp_path, target)
     add(project.database, 2)
-    with Sources() as sources:
+    with SourceConnections() as sources:
         loaded = load_project(project.file)
         [flow] = [one for one in choose(loaded, [], sources).flows if one.name == "b"]
 

@@ -14,7 +14,7 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.files import clean, survey
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import Entry, Store, open_store
 
@@ -30,8 +30,8 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def output(lake: Lake) -> ParquetOutput:
-    return ParquetOutput(lake, FOLDER)
+def output(lake: Lake) -> LakeOutput:
+    return LakeOutput(lake, FOLDER)
 
 
 def data(lake: Lake, path: str, body: bytes = b"rows", rows: int = 2) -> DataFile:
@@ -72,7 +72,7 @@ class Busy(Fault):
         return False if self.times >= 0 else self.store.put_if_absent(path, body)
 
 
-def test_a_new_place_is_prepared_and_left_clean(output: ParquetOutput, lake: Lake) -> None:
+def test_a_new_place_is_prepared_and_left_clean(output: LakeOutput, lake: Lake) -> None:
     output.prepare()
     output.prepare()
     assert output.is_empty()
@@ -80,9 +80,7 @@ def test_a_new_place_is_prepared_and_left_clean(output: ParquetOutput, lake: Lak
         assert list(Path(lake.path).iterdir()) == []
 
 
-def test_b2_a_second_publish_changes_nothing_and_tells_of_the_first(
-    output: ParquetOutput, lake: Lake
-) -> None:
+def test_b2_a_second_publish_changes_nothing_and_tells_of_the_first(output: LakeOutput, lake: Lake) -> None:
     assert output.receipt(tag(1)) is None
     first = publish(output, 1, data(lake, "data/a/part-0.parquet"), run_id="first")
     again = publish(output, 1, data(lake, "data/b/part-0.parquet"), run_id="second")
@@ -93,7 +91,7 @@ def test_b2_a_second_publish_changes_nothing_and_tells_of_the_first(
 
 
 def test_b3_an_error_after_the_put_landed_is_settled_by_asking(lake: Lake) -> None:
-    output = ParquetOutput(lake, FOLDER, store=Fault(open_store(lake), landed=True))  # type: ignore[arg-type]
+    output = LakeOutput(lake, FOLDER, store=Fault(open_store(lake), landed=True))  # type: ignore[arg-type]
     with pytest.raises(OutputUnreachable):
         publish(output, 1)
     receipt = output.receipt(tag(1))
@@ -102,7 +100,7 @@ def test_b3_an_error_after_the_put_landed_is_settled_by_asking(lake: Lake) -> No
 
 
 def test_b3_an_error_before_the_put_landed_is_settled_by_asking(lake: Lake) -> None:
-    output = ParquetOutput(lake, FOLDER, store=Fault(open_store(lake), landed=False))  # type: ignore[arg-type]
+    output = LakeOutput(lake, FOLDER, store=Fault(open_store(lake), landed=False))  # type: ignore[arg-type]
     with pytest.raises(OutputUnreachable):
         publish(output, 1)
     assert output.receipt(tag(1)) is None
@@ -110,14 +108,14 @@ def test_b3_an_error_before_the_put_landed_is_settled_by_asking(lake: Lake) -> N
 
 
 def test_b7_a_put_refused_while_nothing_is_there_yet_is_tried_again(lake: Lake) -> None:
-    output = ParquetOutput(lake, FOLDER, store=Busy(open_store(lake), 3))  # type: ignore[arg-type]
+    output = LakeOutput(lake, FOLDER, store=Busy(open_store(lake), 3))  # type: ignore[arg-type]
     assert publish(output, 1) == output.receipt(tag(1))
-    output = ParquetOutput(lake, FOLDER, store=Busy(open_store(lake), 1000))  # type: ignore[arg-type]
+    output = LakeOutput(lake, FOLDER, store=Busy(open_store(lake), 1000))  # type: ignore[arg-type]
     with pytest.raises(OutputUnreachable):
         publish(output, 2)
 
 
-def test_b5_a_tag_has_only_one_meaning(output: ParquetOutput) -> None:
+def test_b5_a_tag_has_only_one_meaning(output: LakeOutput) -> None:
     publish(output, 1)
     other = batch("2025-08-14 16:00:00.000000", after="2025-08-14 15:00:00.000000")
     with pytest.raises(OutputDisagrees, match=r"_tidegauge/0/1\.json"):
@@ -127,7 +125,7 @@ def test_b5_a_tag_has_only_one_meaning(output: ParquetOutput) -> None:
         output.commit(tag(1), nulls, staged(), layout=LAYOUT, run_id="r")
 
 
-def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
+def test_two_flows_cannot_write_one_table(output: LakeOutput) -> None:
     publish(output, 1)
     with pytest.raises(OutputDisagrees, match=r"belongs to the flow shop\.orders"):
         output.receipt(tag(1, flow="other"))
@@ -135,14 +133,14 @@ def test_two_flows_cannot_write_one_table(output: ParquetOutput) -> None:
         output.commit(tag(1, pipeline="other"), WINDOW, staged(), layout=LAYOUT, run_id="r")
 
 
-def test_a_torn_manifest_is_named_and_never_taken_for_missing(output: ParquetOutput, lake: Lake) -> None:
+def test_a_torn_manifest_is_named_and_never_taken_for_missing(output: LakeOutput, lake: Lake) -> None:
     open_store(lake).put_if_absent(f"{FOLDER}/_tidegauge/0/1.json", b'{"files": [')
     for ask in (lambda: output.receipt(tag(1)), lambda: publish(output, 1), lambda: clean(lake, FOLDER)):
         with pytest.raises(OutputDisagrees, match=r"_tidegauge/0/1\.json"):
             ask()
 
 
-def test_b17_readers_follow_only_the_newest_epoch(output: ParquetOutput, lake: Lake) -> None:
+def test_b17_readers_follow_only_the_newest_epoch(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1, data(lake, "data/a/part-0.parquet"))
     output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
     publish(output, 1, data(lake, "data/b/part-0.parquet"), epoch=1)
@@ -150,13 +148,13 @@ def test_b17_readers_follow_only_the_newest_epoch(output: ParquetOutput, lake: L
     assert [one.tag.seq for one in load_committed(lake, FOLDER, epoch=0)] == [1]
 
 
-def test_batches_are_read_in_the_order_of_their_numbers(output: ParquetOutput, lake: Lake) -> None:
+def test_batches_are_read_in_the_order_of_their_numbers(output: LakeOutput, lake: Lake) -> None:
     for seq in (10, 2, 1, 11, 9):
         publish(output, seq)
     assert [one.tag.seq for one in load_committed(lake, FOLDER)] == [1, 2, 9, 10, 11]
 
 
-def test_d4_leftovers_are_listed_and_are_no_part_of_the_table(output: ParquetOutput, lake: Lake) -> None:
+def test_d4_leftovers_are_listed_and_are_no_part_of_the_table(output: LakeOutput, lake: Lake) -> None:
     kept = data(lake, "data/a/part-0.parquet")
     data(lake, "data/dead/part-0.parquet", b"half")
     data(lake, "data/dead/_temporary/0/x.parquet", b"less")
@@ -171,7 +169,7 @@ def test_d4_leftovers_are_listed_and_are_no_part_of_the_table(output: ParquetOut
     ]
 
 
-def test_cleaning_takes_only_what_no_manifest_of_any_epoch_names(output: ParquetOutput, lake: Lake) -> None:
+def test_cleaning_takes_only_what_no_manifest_of_any_epoch_names(output: LakeOutput, lake: Lake) -> None:
     old = data(lake, "data/a/part-0.parquet")
     new = data(lake, "data/b/part-0.parquet")
     data(lake, "data/dead/part-0.parquet")
@@ -197,7 +195,7 @@ def test_cleaning_takes_only_what_no_manifest_of_any_epoch_names(output: Parquet
         assert not (Path(lake.path) / FOLDER / "data" / "dead").exists()
 
 
-def test_a_file_published_between_the_two_listings_is_not_cleaned(output: ParquetOutput, lake: Lake) -> None:
+def test_a_file_published_between_the_two_listings_is_not_cleaned(output: LakeOutput, lake: Lake) -> None:
     file = data(lake, "data/a/part-0.parquet")
     real = open_store(lake)
 
@@ -216,7 +214,7 @@ def test_a_file_published_between_the_two_listings_is_not_cleaned(output: Parque
     assert real.get(f"{FOLDER}/{file.path}") == b"rows"
 
 
-def test_a_committed_file_that_is_gone_is_reported(output: ParquetOutput, lake: Lake) -> None:
+def test_a_committed_file_that_is_gone_is_reported(output: LakeOutput, lake: Lake) -> None:
     file = data(lake, "data/a/part-0.parquet")
     publish(output, 1, file)
     assert survey(lake, FOLDER).missing == ()

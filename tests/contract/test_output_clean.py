@@ -16,7 +16,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake import files
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.manifest import EARLIER, LOADED, BatchNumber, load, refuse_removed
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import open_store
 
@@ -28,7 +28,7 @@ def there(lake: Lake) -> list[str]:
 
 
 def test_a_batch_that_is_cleaned_away_keeps_its_manifest_which_says_so(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     receipts = [publish(output, seq, data(lake, f"data/{seq}/part-0.parquet")) for seq in (1, 2, 3)]
     wanted = {BatchNumber(0, 1): LOADED, BatchNumber(0, 2): LOADED}
@@ -64,7 +64,7 @@ def test_a_batch_that_is_cleaned_away_keeps_its_manifest_which_says_so(
 
 
 def test_what_was_marked_and_not_deleted_goes_the_next_time(
-    output: ParquetOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    output: LakeOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seq in (1, 2):
         publish(output, seq, data(lake, f"data/{seq}/part-0.parquet"))
@@ -84,7 +84,7 @@ def test_what_was_marked_and_not_deleted_goes_the_next_time(
     assert there(lake) == ["data/2/part-0.parquet"]
 
 
-def test_two_who_clean_at_once_do_it_once(output: ParquetOutput, lake: Lake) -> None:
+def test_two_who_clean_at_once_do_it_once(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1, data(lake, "data/1/part-0.parquet"))
     store = open_store(lake)
 
@@ -106,7 +106,7 @@ def test_two_who_clean_at_once_do_it_once(output: ParquetOutput, lake: Lake) -> 
     assert there(lake) == []
 
 
-def test_an_epoch_that_was_cleaned_away_cannot_be_continued(output: ParquetOutput, lake: Lake) -> None:
+def test_an_epoch_that_was_cleaned_away_cannot_be_continued(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1, data(lake, "data/1/part-0.parquet"))
     output.open_epoch("shop", "shop.orders", 1, None, "a fresh start")
     publish(output, 1, data(lake, "data/2/part-0.parquet"), epoch=1)

@@ -28,7 +28,7 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.spec import Lake
 from tidegauge.model.table import Layout
 from tidegauge.outputs.lake import compact as compacting
-from tidegauge.outputs.lake.compact import Compacted, choose_groups, compact
+from tidegauge.outputs.lake.compact import CompactionGroup, choose_groups, compact
 from tidegauge.outputs.lake.files import clean, survey
 from tidegauge.outputs.lake.manifest import (
     COMPACTED,
@@ -38,7 +38,7 @@ from tidegauge.outputs.lake.manifest import (
     manifest_of,
     refuse_removed,
 )
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import lake_files, load_committed
 from tidegauge.storage.parquet_split import ParquetSplit
 from tidegauge.storage.store import Store, open_store
@@ -54,7 +54,7 @@ def no_spark() -> Any:
     raise AssertionError("no Spark is needed")
 
 
-def publish(output: ParquetOutput, seq: int, *parts: Rows, layout: Layout = ORDERS, epoch: int = 0) -> None:
+def publish(output: LakeOutput, seq: int, *parts: Rows, layout: Layout = ORDERS, epoch: int = 0) -> None:
     """A batch of one file for each of the parts."""
     splits = tuple(Heap(layout, tuple(part)) for part in parts)
     count = sum(map(len, parts))
@@ -63,7 +63,7 @@ def publish(output: ParquetOutput, seq: int, *parts: Rows, layout: Layout = ORDE
     output.commit(tag(seq, epoch=epoch), WINDOW, staged, layout=layout, run_id="run")
 
 
-def fill(output: ParquetOutput, count: int = 6) -> None:
+def fill(output: LakeOutput, count: int = 6) -> None:
     """Batches of which each but the first rewrites a key of the one before; the third has two files."""
     for seq in range(1, count + 1):
         parts = [[(seq, f"new in {seq}"), (seq - 1, f"again in {seq}")]]
@@ -74,7 +74,7 @@ def numbers(lake: Lake) -> list[BatchNumber]:
     return [BatchNumber(one.tag.epoch, one.tag.seq) for one in load_committed(lake, FOLDER)]
 
 
-def go(lake: Lake, **options: Any) -> tuple[Compacted, ...]:
+def go(lake: Lake, **options: Any) -> tuple[CompactionGroup, ...]:
     return compact(lake, FOLDER, numbers(lake), **{"reason": "tidy", **options})
 
 
@@ -127,7 +127,7 @@ def stranger(lake: Lake, *, knows: bool = True) -> list[list[tuple[Any, ...]]]:
 
 
 def test_every_reader_finds_the_same_rows_before_and_after_and_when_the_small_files_are_gone(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     fill(output)
     before, told = read(lake), stranger(lake)
@@ -170,7 +170,7 @@ def test_every_reader_finds_the_same_rows_before_and_after_and_when_the_small_fi
 
 
 def test_every_value_of_every_type_stays_as_it_is_and_so_do_the_types_in_the_file(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     publish(output, 1, EVERY_ROW, layout=EVERY_TYPE)
     publish(output, 2, EVERY_ROW[:2], EVERY_ROW[2:], layout=EVERY_TYPE)
@@ -188,7 +188,7 @@ def test_every_value_of_every_type_stays_as_it_is_and_so_do_the_types_in_the_fil
     assert [[bits(row) for row in batch] for batch in found] == [[bits(row) for row in EVERY_ROW]] * 2
 
 
-def test_batches_with_other_columns_are_in_other_files(output: ParquetOutput, lake: Lake) -> None:
+def test_batches_with_other_columns_are_in_other_files(output: LakeOutput, lake: Lake) -> None:
     wider = layout_of(("id", "bigint"), ("word", "string"), ("more", "int"))
     widest = layout_of(("id", "bigint"), ("word", "string"), ("more", "bigint"))
     for seq in (1, 2):
@@ -205,7 +205,7 @@ def test_batches_with_other_columns_are_in_other_files(output: ParquetOutput, la
     assert len(paths(lake, "compacted")) == 3
 
 
-def test_what_comes_later_is_taken_up_and_a_large_file_is_left(output: ParquetOutput, lake: Lake) -> None:
+def test_what_comes_later_is_taken_up_and_a_large_file_is_left(output: LakeOutput, lake: Lake) -> None:
     fill(output, 8)
     told = stranger(lake)
     batches = numbers(lake)
@@ -227,7 +227,7 @@ def test_what_comes_later_is_taken_up_and_a_large_file_is_left(output: ParquetOu
 
 
 def test_a_batch_is_as_old_as_its_commit_however_often_it_was_rewritten(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     fill(output, 3)
     go(lake)
@@ -241,7 +241,7 @@ def test_a_batch_is_as_old_as_its_commit_however_often_it_was_rewritten(
     assert [one.why for one in clean(lake, FOLDER, batches=wanted, preview=True)] == [LOADED]
 
 
-def test_batches_of_one_file_go_together_and_what_is_gone_is_said(output: ParquetOutput, lake: Lake) -> None:
+def test_batches_of_one_file_go_together_and_what_is_gone_is_said(output: LakeOutput, lake: Lake) -> None:
     fill(output)
     go(lake)
     clean(lake, FOLDER, older_than=AHEAD)
@@ -262,7 +262,7 @@ def test_batches_of_one_file_go_together_and_what_is_gone_is_said(output: Parque
 
 
 def test_small_files_and_compacted_ones_go_at_once_when_their_batches_do(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     fill(output, 3)
     go(lake)
@@ -274,9 +274,7 @@ def test_small_files_and_compacted_ones_go_at_once_when_their_batches_do(
     assert paths(lake, "data") == paths(lake, "compacted") == []
 
 
-def test_an_epoch_is_continued_out_of_the_middle_of_a_compacted_file(
-    output: ParquetOutput, lake: Lake
-) -> None:
+def test_an_epoch_is_continued_out_of_the_middle_of_a_compacted_file(output: LakeOutput, lake: Lake) -> None:
     fill(output)
     told = stranger(lake)
     go(lake)
@@ -292,7 +290,7 @@ def test_an_epoch_is_continued_out_of_the_middle_of_a_compacted_file(
     assert [[row for part in one for row in part] for one in read(lake)] == told
 
 
-def test_small_files_stay_where_the_compacted_one_is_not_whole(output: ParquetOutput, lake: Lake) -> None:
+def test_small_files_stay_where_the_compacted_one_is_not_whole(output: LakeOutput, lake: Lake) -> None:
     fill(output, 3)
     told = stranger(lake)
     [done] = go(lake)
@@ -326,7 +324,7 @@ class _Meanwhile:
 
 
 def test_of_two_at_once_each_batch_takes_one_and_no_row_comes_twice(
-    output: ParquetOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    output: LakeOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(output)
     told = stranger(lake)
@@ -348,7 +346,7 @@ def test_of_two_at_once_each_batch_takes_one_and_no_row_comes_twice(
 
 
 def test_a_batch_that_is_cleaned_away_meanwhile_stays_away(
-    output: ParquetOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    output: LakeOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(output, 3)
     monkeypatch.setattr(compacting, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
@@ -362,7 +360,7 @@ def test_a_batch_that_is_cleaned_away_meanwhile_stays_away(
         refuse_removed("here", load_committed(lake, FOLDER), "so")
 
 
-def test_a_runner_commits_and_a_reader_reads_in_the_middle_of_it(output: ParquetOutput, lake: Lake) -> None:
+def test_a_runner_commits_and_a_reader_reads_in_the_middle_of_it(output: LakeOutput, lake: Lake) -> None:
     fill(output, 4)
     told = stranger(lake)
     seen = []
@@ -377,15 +375,13 @@ def test_a_runner_commits_and_a_reader_reads_in_the_middle_of_it(output: Parquet
     assert stranger(lake) == seen[0]
 
 
-def test_only_what_was_committed_so_long_ago(output: ParquetOutput, lake: Lake) -> None:
+def test_only_what_was_committed_so_long_ago(output: LakeOutput, lake: Lake) -> None:
     fill(output, 3)
     assert go(lake, older_than=timedelta(days=1)) == ()
     assert compact(lake, FOLDER, [], reason="none") == ()
 
 
-def test_one_batch_of_many_files_becomes_several_of_the_wanted_size(
-    output: ParquetOutput, lake: Lake
-) -> None:
+def test_one_batch_of_many_files_becomes_several_of_the_wanted_size(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1, *[[(part, "x")] for part in range(12)])
     [whole] = choose_groups(load_committed(lake, FOLDER), WHOLE)
     told = stranger(lake)
@@ -397,7 +393,7 @@ def test_one_batch_of_many_files_becomes_several_of_the_wanted_size(
 
 
 def test_a_piece_of_a_large_file_costs_a_piece(
-    output: ParquetOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    output: LakeOutput, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compacting, "_LEAST_GROUP_ROWS", 1000)
     for seq in range(1, 9):
@@ -445,9 +441,7 @@ def _replace(lake: Lake, path: str, said: dict[str, Any]) -> None:
         lambda said: said.update(before=[3]),
     ],
 )
-def test_a_manifest_that_names_something_else_is_refused(
-    output: ParquetOutput, lake: Lake, change: Any
-) -> None:
+def test_a_manifest_that_names_something_else_is_refused(output: LakeOutput, lake: Lake, change: Any) -> None:
     if lake.on_s3:
         return
     fill(output, 2)

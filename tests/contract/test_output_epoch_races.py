@@ -15,7 +15,7 @@ from tests.contract.test_output_races import Where, open_lake, where
 from tests.support.output_parts import LAYOUT, batch, staged, tag
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.staged import DataFile
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import Store, open_store
 
@@ -64,7 +64,7 @@ def paused_writer(where: Where, pause: str, answers: Any) -> None:
     """The end of a batch as a walk does it: publish, and then ask before the watermark may move."""
     lake = open_lake(where)
     sleeper = Sleeper(open_store(lake), pause)
-    output = ParquetOutput(lake, "t", store=sleeper)  # type: ignore[arg-type]
+    output = LakeOutput(lake, "t", store=sleeper)  # type: ignore[arg-type]
     if pause == "before publish":
         os.kill(os.getpid(), signal.SIGSTOP)
     try:
@@ -80,7 +80,7 @@ def test_b17_a_writer_paused_while_the_next_life_is_opened_cannot_advance(
     where: Where, pause: str, continues: tuple[int, int] | None
 ) -> None:
     lake = open_lake(where)
-    output = ParquetOutput(lake, "t")
+    output = LakeOutput(lake, "t")
     output.commit(tag(1), WINDOW, staged(), layout=LAYOUT, run_id="first")
     answers = _processes.Queue()
     writer = _processes.Process(target=paused_writer, args=(where, pause, answers))
@@ -100,7 +100,7 @@ def test_b17_a_writer_paused_while_the_next_life_is_opened_cannot_advance(
 
 def write_until_refused(where: Where, started: Any, lock: Any, fence: Any, counted: Any, ends: Any) -> None:
     """A runner whose ledger is two numbers under a lock: the fence it claimed, and the batches counted."""
-    output = ParquetOutput(open_lake(where), "t")
+    output = LakeOutput(open_lake(where), "t")
     started.set()
     for seq in range(1, 100_000):
         try:
@@ -131,7 +131,7 @@ def test_b17_what_the_ledger_counted_is_what_readers_of_the_next_life_see(where:
     with lock:
         fence.value = 1
         upto = counted.value
-    ParquetOutput(lake, "t").open_epoch("shop", "shop.orders", 1, (0, upto), "set by hand")
+    LakeOutput(lake, "t").open_epoch("shop", "shop.orders", 1, (0, upto), "set by hand")
     assert [one.tag.seq for one in load_committed(lake, "t")] == list(range(1, upto + 1))
     assert ends.get(timeout=600) in ("the output refused", "the ledger refused")
     writer.join(60)
@@ -140,7 +140,7 @@ def test_b17_what_the_ledger_counted_is_what_readers_of_the_next_life_see(where:
 
 
 def open_at_once(where: Where, name: str, barrier: Any, answers: Any) -> None:
-    output = ParquetOutput(open_lake(where), "t")
+    output = LakeOutput(open_lake(where), "t")
     for epoch in range(1, 6):
         barrier.wait(60)
         try:

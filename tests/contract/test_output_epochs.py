@@ -15,7 +15,7 @@ from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.lake.epochs import EpochOpening, parse, render
 from tidegauge.outputs.lake.files import clean, survey
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import Store, open_store
 
@@ -23,7 +23,7 @@ __all__ = ["lake", "output"]  # fixtures
 
 
 def open_next(
-    output: ParquetOutput, epoch: int, continues: tuple[int, int] | None = None, reason: str = "why"
+    output: LakeOutput, epoch: int, continues: tuple[int, int] | None = None, reason: str = "why"
 ) -> None:
     output.open_epoch("shop", "shop.orders", epoch, continues, reason)
 
@@ -32,7 +32,7 @@ def seen(lake: Lake, *, epoch: int | None = None) -> list[tuple[int, int]]:
     return [(one.tag.epoch, one.tag.seq) for one in load_committed(lake, FOLDER, epoch=epoch)]
 
 
-def test_an_epoch_is_opened_by_the_file_that_the_docs_name(output: ParquetOutput, lake: Lake) -> None:
+def test_an_epoch_is_opened_by_the_file_that_the_docs_name(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1)
     assert output.is_open(0)
     assert not output.is_open(1)
@@ -50,7 +50,7 @@ def test_an_epoch_is_opened_by_the_file_that_the_docs_name(output: ParquetOutput
     }
 
 
-def test_opening_again_is_fine_and_with_another_meaning_is_refused(output: ParquetOutput, lake: Lake) -> None:
+def test_opening_again_is_fine_and_with_another_meaning_is_refused(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1)
     publish(output, 2)
     open_next(output, 1, (0, 1))
@@ -70,7 +70,7 @@ def test_opening_again_is_fine_and_with_another_meaning_is_refused(output: Parqu
 
 
 def test_d11_a_refresh_shows_the_old_life_until_its_first_batch_is_there(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     def refresh(epoch: int) -> None:
         output.open_epoch("shop", "shop.orders", epoch, None, "why", empty=True)
@@ -98,7 +98,7 @@ def test_d11_a_refresh_shows_the_old_life_until_its_first_batch_is_there(
     assert not output.is_pending(5)
 
 
-def test_b17_a_reset_shows_nothing_of_the_old_life(output: ParquetOutput, lake: Lake) -> None:
+def test_b17_a_reset_shows_nothing_of_the_old_life(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1)
     open_next(output, 1)
     assert seen(lake) == []
@@ -109,7 +109,7 @@ def test_b17_a_reset_shows_nothing_of_the_old_life(output: ParquetOutput, lake: 
 
 
 def test_b17_lives_that_continue_others_are_followed_to_their_beginning(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     for seq in (1, 2, 3):
         publish(output, seq)
@@ -131,7 +131,7 @@ def test_b17_lives_that_continue_others_are_followed_to_their_beginning(
 
 
 def test_b17_a_tag_of_an_older_life_is_neither_confirmed_nor_published(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     publish(output, 1)
     open_next(output, 1, (0, 1), "moved back")
@@ -152,17 +152,17 @@ def test_b17_a_tag_of_an_older_life_is_neither_confirmed_nor_published(
         output.receipt(tag(1))
 
 
-def test_batches_of_a_life_that_was_never_opened_are_refused(output: ParquetOutput, lake: Lake) -> None:
+def test_batches_of_a_life_that_was_never_opened_are_refused(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1, epoch=1)
     for ask in (lambda: seen(lake), lambda: survey(lake, FOLDER), lambda: clean(lake, FOLDER)):
         with pytest.raises(OutputDisagrees, match="epoch 1, which was never opened"):
             ask()
-    ParquetOutput(lake, "other").open_epoch("shop", "shop.orders", 1, None, "x")
+    LakeOutput(lake, "other").open_epoch("shop", "shop.orders", 1, None, "x")
     with pytest.raises(OutputDisagrees, match=r"_tidegauge/3/open\.json is not there"):
         load_committed(lake, "other", epoch=3)
 
 
-def test_what_is_continued_has_to_be_there(output: ParquetOutput, lake: Lake) -> None:
+def test_what_is_continued_has_to_be_there(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1)
     with pytest.raises(OutputDisagrees, match="batch 2 of epoch 0 is not there"):
         open_next(output, 1, (0, 2))
@@ -175,9 +175,7 @@ def test_what_is_continued_has_to_be_there(output: ParquetOutput, lake: Lake) ->
         seen(lake)
 
 
-def test_a_place_that_is_new_to_an_old_ledger_is_opened_without_a_gap(
-    output: ParquetOutput, lake: Lake
-) -> None:
+def test_a_place_that_is_new_to_an_old_ledger_is_opened_without_a_gap(output: LakeOutput, lake: Lake) -> None:
     open_next(output, 3)
     assert output.is_empty()
     for epoch in (0, 1, 2):
@@ -188,7 +186,7 @@ def test_a_place_that_is_new_to_an_old_ledger_is_opened_without_a_gap(
     assert seen(lake) == [(3, 1)]
 
 
-def test_a_life_of_another_flows_table_cannot_be_opened(output: ParquetOutput, lake: Lake) -> None:
+def test_a_life_of_another_flows_table_cannot_be_opened(output: LakeOutput, lake: Lake) -> None:
     publish(output, 1)
     with pytest.raises(OutputDisagrees, match=r"belongs to the flow shop\.orders of the pipeline shop"):
         output.open_epoch("shop", "other", 1, None, "x")
@@ -197,10 +195,10 @@ def test_a_life_of_another_flows_table_cannot_be_opened(output: ParquetOutput, l
 
 def test_b3_an_error_while_opening_proves_nothing_and_the_same_again_settles_it(lake: Lake) -> None:
     for epoch, landed in ((1, True), (2, False)):
-        broken = ParquetOutput(lake, FOLDER, store=Fault(open_store(lake), landed=landed))  # type: ignore[arg-type]
+        broken = LakeOutput(lake, FOLDER, store=Fault(open_store(lake), landed=landed))  # type: ignore[arg-type]
         with pytest.raises(OutputUnreachable):
             open_next(broken, epoch)
-        whole = ParquetOutput(lake, FOLDER)
+        whole = LakeOutput(lake, FOLDER)
         assert whole.is_open(epoch) is landed
         open_next(whole, epoch)
         assert whole.is_open(epoch)
@@ -220,7 +218,7 @@ def test_b3_an_error_while_opening_proves_nothing_and_the_same_again_settles_it(
     ],
 )
 def test_b6_a_torn_or_edited_opening_is_named_and_never_taken_for_missing(
-    output: ParquetOutput, lake: Lake, body: bytes
+    output: LakeOutput, lake: Lake, body: bytes
 ) -> None:
     publish(output, 1)
     open_store(lake).put_if_absent(f"{FOLDER}/_tidegauge/1/open.json", body)
@@ -240,7 +238,7 @@ def test_an_opening_comes_back_exactly() -> None:
         assert parse(render(there), "x") == there
 
 
-def test_files_of_earlier_lives_are_told_apart_and_never_cleaned(output: ParquetOutput, lake: Lake) -> None:
+def test_files_of_earlier_lives_are_told_apart_and_never_cleaned(output: LakeOutput, lake: Lake) -> None:
     files = [data(lake, f"data/{name}/part-0.parquet") for name in "abcd"]
     publish(output, 1, files[0])
     publish(output, 2, files[1])
@@ -257,7 +255,7 @@ def test_files_of_earlier_lives_are_told_apart_and_never_cleaned(output: Parquet
 
 
 def test_a_listing_that_shows_a_batch_and_not_yet_its_opening_is_no_reason_to_refuse(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     open_next(output, 1)
     publish(output, 1, epoch=1)
@@ -273,7 +271,7 @@ def test_a_listing_that_shows_a_batch_and_not_yet_its_opening_is_no_reason_to_re
 
 
 def test_a_batch_costs_one_small_question_more_for_each_of_its_two_steps(
-    output: ParquetOutput, lake: Lake
+    output: LakeOutput, lake: Lake
 ) -> None:
     asked: list[str] = []
 
@@ -289,7 +287,7 @@ def test_a_batch_costs_one_small_question_more_for_each_of_its_two_steps(
         def list(self, prefix: str) -> None:
             raise AssertionError(prefix)
 
-    counting = ParquetOutput(lake, FOLDER, store=Counting(open_store(lake), landed=True))  # type: ignore[arg-type]
+    counting = LakeOutput(lake, FOLDER, store=Counting(open_store(lake), landed=True))  # type: ignore[arg-type]
     publish(counting, 1)
     assert asked == ["open.json", "put"]
     counting.receipt(tag(1))

@@ -18,7 +18,7 @@ from tidegauge.model.plan import Receipt
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import load_committed
 from tidegauge.storage.store import open_store
 
@@ -48,7 +48,7 @@ def open_lake(where: Where) -> Lake:
 
 
 def race(where: Where, name: str, barrier: Any, answers: Any) -> None:
-    output = ParquetOutput(open_lake(where), "t")
+    output = LakeOutput(open_lake(where), "t")
     for seq in range(1, ROUNDS + 1):
         barrier.wait(60)
         receipt = output.commit(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id=name)
@@ -79,7 +79,7 @@ def test_b7_of_eight_processes_exactly_one_commits_each_batch(where: Where) -> N
 
 
 def put_for_ever(where: Where, started: Any) -> None:
-    output = ParquetOutput(open_lake(where), "t")
+    output = LakeOutput(open_lake(where), "t")
     started.set()
     for seq in range(1, 1_000_000):
         output.commit(tag(seq), WINDOW, staged(FILES), layout=LAYOUT, run_id="killed")
@@ -103,6 +103,6 @@ def test_b6_a_process_killed_inside_a_put_leaves_nothing_or_the_whole(where: Whe
         assert len(manifests) >= seen
         seen = len(manifests)
     assert seen
-    output = ParquetOutput(lake, "t")
+    output = LakeOutput(lake, "t")
     after = output.commit(tag(seen + 1), WINDOW, staged(FILES), layout=LAYOUT, run_id="next")
     assert after == output.receipt(tag(seen + 1))

@@ -18,12 +18,12 @@ from tests.support.servers import S3, free_port, start_s3
 from tidegauge.errors import ConfigError, OutputUnreachable, OutputUnsafe
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 
 
 def fails(lake: Lake) -> list[OutputUnreachable]:
     """The errors of everything one can ask of the output."""
-    output = ParquetOutput(lake, "t")
+    output = LakeOutput(lake, "t")
     window = batch("2025-01-01 00:00:00")
     errors = []
     for ask in (
@@ -75,14 +75,14 @@ def test_an_endpoint_that_never_answers_is_an_error_within_seconds(s3: S3) -> No
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         start = time.monotonic()
         with pytest.raises(OutputUnreachable, match="127"):
-            ParquetOutput(replace(s3_lake(s3), endpoint=endpoint), "t").prepare()
+            LakeOutput(replace(s3_lake(s3), endpoint=endpoint), "t").prepare()
         assert time.monotonic() - start < 150
 
 
 def test_an_outage_between_two_questions_is_not_taken_for_an_empty_table() -> None:
     with start_s3() as server:
         lake = s3_lake(server)
-        output = ParquetOutput(lake, "t")
+        output = LakeOutput(lake, "t")
         output.prepare()
         output.commit(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
     for ask in (output.is_empty, lambda: output.receipt(tag(1)), lambda: output.receipt(tag(2))):
@@ -98,25 +98,25 @@ def test_no_credentials_anywhere_is_one_sentence(s3: S3, monkeypatch: pytest.Mon
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     lake = replace(s3_lake(s3), access_key=None, secret_key=None)
     with pytest.raises(OutputUnreachable, match="no AWS credentials were found"):
-        ParquetOutput(lake, "t").prepare()
+        LakeOutput(lake, "t").prepare()
 
 
 def test_keys_of_the_environment_are_the_usual_chain(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)
     lake = replace(s3_lake(s3), access_key=None, secret_key=None)
-    ParquetOutput(lake, "t").prepare()
+    LakeOutput(lake, "t").prepare()
 
 
 @pytest.mark.parametrize("path", ["s3a://", "s3a://bucket/a//b", "s3a://bucket/../b"])
 def test_a_path_that_s3_would_take_literally_is_refused(path: str) -> None:
     with pytest.raises(ConfigError):
-        ParquetOutput(Lake("lake", path), "t")
+        LakeOutput(Lake("lake", path), "t")
 
 
 def test_one_key_without_the_other_is_refused() -> None:
     with pytest.raises(ConfigError, match="only one of"):
-        ParquetOutput(Lake("lake", "s3a://bucket", access_key=Secret("half-a-key")), "t")
+        LakeOutput(Lake("lake", "s3a://bucket", access_key=Secret("half-a-key")), "t")
 
 
 class Careless(BaseHTTPRequestHandler):
@@ -173,7 +173,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 def test_c7_a_store_that_lets_two_writers_win_is_refused(ignores_all: bool, s3: S3) -> None:
     handler = type("Handler", (Careless,), {"objects": {}, "ignores_all": ignores_all})
     with serving(handler) as endpoint:
-        output = ParquetOutput(replace(s3_lake(s3), endpoint=endpoint), "t")
+        output = LakeOutput(replace(s3_lake(s3), endpoint=endpoint), "t")
         for _ in range(2):  # a refusal is not remembered as proof
             with pytest.raises(OutputUnsafe, match="conditional puts"):
                 output.prepare()
@@ -220,7 +220,7 @@ def test_throttling_and_faults_of_the_server_are_waited_out(s3: S3) -> None:
     handler = type("Handler", (Busy,), {"objects": {}, "refused": [], "guard": threading.Lock()})
     with serving(handler) as endpoint:
         lake = replace(s3_lake(s3), endpoint=endpoint)
-        output = ParquetOutput(lake, "t")
+        output = LakeOutput(lake, "t")
         output.prepare()
         published = output.commit(tag(1), batch("2025-01-01 00:00:00"), staged(), layout=LAYOUT, run_id="r")
         assert output.receipt(tag(1)) == published

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.drafts import ME, draft
 from tests.support.project import Project, duckdb_database, local, sqlite_database
-from tidegauge.flows.repair import plan_repair
+from tidegauge.flows.table.repair import plan_repair
 from tidegauge.ledger.open import open_ledger
 from tidegauge.operations import repair
 

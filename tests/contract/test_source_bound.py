@@ -23,7 +23,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Engine
 from tidegauge.model.table import Survey
 from tidegauge.sources import bound_wait as bound_wait
-from tidegauge.sources.dialect import MARK
+from tidegauge.sources.dialect import COMMENT
 from tidegauge.sources.open import open_source
 
 SECOND = timedelta(seconds=1)
@@ -500,7 +500,7 @@ def test_many_flows_can_look_at_once(place: Place) -> None:
 def test_our_own_sessions_do_not_hold_the_bound(place: Place) -> None:
     place.run(INSERT.format("x"))
     source: Any = open_source(place.database)
-    with waiting(place, f"SELECT {MARK} COUNT(*), {{}} FROM t", source._dialect.rows):
+    with waiting(place, f"SELECT {COMMENT} COUNT(*), {{}} FROM t", source._dialect.rows):
         time.sleep(1.5)
         asked_at = utc_now()
         _, survey = place.survey("t")

@@ -18,7 +18,7 @@ from tidegauge.model.columns import ColumnChoice, ColumnMask, MaskKind, RowFilte
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import Secret, mask
-from tidegauge.model.spec import Engine, NullCursor, Read
+from tidegauge.model.spec import Engine, NullCursor, ReadMethod
 from tidegauge.model.table import SourceTable
 from tidegauge.sources.direct import DirectReader, find_jdbc_reason
 from tidegauge.sources.keys import read_keys
@@ -232,7 +232,7 @@ def test_a_wrong_filter_is_an_error_of_the_file(home: Place, wrong: str) -> None
 
 
 def test_sqlite_hashes_in_this_process_or_not_at_all(home: Place) -> None:
-    source_table = described(home, mask=(hashed("email"),), read=Read.JDBC)
+    source_table = described(home, mask=(hashed("email"),), read=ReadMethod.JDBC)
     if home.engine is Engine.SQLITE:
         with pytest.raises(ConfigError, match="no sha256"):
             find_jdbc_reason(source_table, home.database)

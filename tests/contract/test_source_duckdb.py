@@ -21,7 +21,7 @@ from tests.support.source_parts import Place, asked, duckdb_place, predicate
 from tidegauge.errors import ConfigError, SourceUnreachable, TypeNotHeld
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
-from tidegauge.model.spec import Database, Engine, Read, TableName
+from tidegauge.model.spec import Database, Engine, ReadMethod, TableName
 from tidegauge.model.table import SourceTable
 from tidegauge.outputs.warehouse.open import open_warehouse
 from tidegauge.sources.direct import DirectReader
@@ -162,7 +162,7 @@ def test_no_file_and_no_database_are_told_apart(tmp_path: Path) -> None:
 def test_read_jdbc_is_refused(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY)")
     with pytest.raises(ConfigError, match="`read: jdbc` is not possible: DuckDB"):
-        DirectReader(place.database).batch_data(describe(place, read=Read.JDBC), ALL)
+        DirectReader(place.database).batch_data(describe(place, read=ReadMethod.JDBC), ALL)
 
 
 def test_tables_of_other_schemas_have_their_schema_and_an_index_is_seen(place: Place) -> None:

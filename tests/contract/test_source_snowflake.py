@@ -31,7 +31,7 @@ from tidegauge.errors import (
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import NullCursor, Read, TableName
+from tidegauge.model.spec import NullCursor, ReadMethod, TableName
 from tidegauge.model.table import SourceTable
 from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.keys import read_keys
@@ -39,9 +39,9 @@ from tidegauge.sources.open import open_source
 from tidegauge.sources.snowflake.dialect import offsets_of
 from tidegauge.sources.snowflake.engine import literal
 from tidegauge.sources.snowflake.types import RULES
-from tidegauge.sources.types import Native, arrive
+from tidegauge.sources.types import CatalogueColumn, arrive
 from tidegauge.spark import on_demand
-from tidegauge.spark.task_values import seal, unseal
+from tidegauge.spark.task_values import pickle_with_secrets, unpickle_with_secrets
 
 
 @pytest.fixture
@@ -67,7 +67,11 @@ def describe(place: Place, name: str = "T", **options: Any) -> SourceTable:
 def read(place: Place, source_table: SourceTable, batch: Batch) -> list[dict[str, Any]]:
     splits = DirectReader(place.database).batch_data(source_table, batch).splits
     # As it goes to Spark's tasks.
-    found = [pa.Table.from_batches(unseal(seal(split)).batches()) for split in splits if split]
+    found = [
+        pa.Table.from_batches(unpickle_with_secrets(pickle_with_secrets(split)).batches())
+        for split in splits
+        if split
+    ]
     return [row for table in found for row in table.to_pylist()]
 
 
@@ -267,7 +271,7 @@ def test_every_type_arrives_exactly(place: Place) -> None:
 
 def test_a_type_that_is_not_known_is_refused_with_the_line_to_write() -> None:
     # The stand-in has no geometry.
-    native = Native("G", "geography", "GEOGRAPHY")
+    native = CatalogueColumn("G", "geography", "GEOGRAPHY")
     with pytest.raises(TypeNotHeld, match="GEOGRAPHY") as caught:
         arrive(RULES, TableName("S", "T"), native, '"G"', override=None, zero_dates="fail")
     assert "types: {G: string}" in str(caught.value.hint)
@@ -275,7 +279,7 @@ def test_a_type_that_is_not_known_is_refused_with_the_line_to_write() -> None:
 
 def test_read_jdbc_is_refused(place: Place) -> None:
     place.run("CREATE TABLE t (id int PRIMARY KEY, ts timestamp_ntz)")
-    source_table = describe(place, read=Read.JDBC)
+    source_table = describe(place, read=ReadMethod.JDBC)
     with pytest.raises(ConfigError, match="`read: jdbc` is not possible: Snowflake"):
         DirectReader(place.database).batch_data(source_table, Batch((Window(None, _last("2026-01-01")),)))
 

@@ -12,7 +12,7 @@ from tests.support.source_parts import Place, sqlite_place
 from tests.support.warehouses import Yard, flow_of, loader, no_spark
 from tidegauge.compare.frames import Difference
 from tidegauge.flows.flow import open_reader
-from tidegauge.flows.verify_warehouse import verify_warehouse
+from tidegauge.flows.verify.warehouse import verify_warehouse
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window

@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes import KILLED, start
 from tests.support.warehouses import ORDERS, Yard, batch_to, counts, loader, no_spark, read_batch, tag_of
 from tidegauge.outputs.warehouse.commits import Commits
-from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseSession
+from tidegauge.outputs.warehouse.warehouse import WarehouseSession, WriteConflict
 
 FIRST, SECOND = [(1, "a", None, 1)], [(1, "b", None, 2), (2, "c", None, 2)]
 
@@ -72,7 +72,7 @@ class IsOvertaken:
     def run(self, sql: str, values: Any = ()) -> int:
         if self._late:
             self._late = False
-            raise Overtaken("another session was faster")
+            raise WriteConflict("another session was faster")
         return self._session.run(sql, values)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.warehouses import ORDERS, Loader, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.plan import Receipt
-from tidegauge.model.spec import Deletes
+from tidegauge.model.spec import DeleteMode
 
 KEYS = layout_of(("id", "bigint"))
 ROWS = [(one, f"n{one}", None, one) for one in (1, 2, 3)]
@@ -18,7 +18,7 @@ def delete(orders: Loader, *keys: int) -> Receipt:
 
 
 def test_hard_removes_the_rows_and_counts_only_those_that_were_there(warehouse: Yard) -> None:
-    orders = loader(warehouse, deletes=Deletes.HARD)
+    orders = loader(warehouse, deletes=DeleteMode.HARD)
     orders.rows(ORDERS, ROWS)
     assert counts(delete(orders, 2, 3, 9)) == (0, 0, 0, 2)
     assert warehouse.contents("orders", ["id"]) == [(1,)]
@@ -27,7 +27,7 @@ def test_hard_removes_the_rows_and_counts_only_those_that_were_there(warehouse: 
 
 
 def test_soft_marks_a_row_once_and_takes_the_mark_back_when_it_comes_again(warehouse: Yard) -> None:
-    orders = loader(warehouse, deletes=Deletes.SOFT)
+    orders = loader(warehouse, deletes=DeleteMode.SOFT)
     orders.rows(ORDERS, ROWS)
     assert counts(delete(orders, 2, 9)) == (0, 0, 0, 1)
     (marked,) = (row for row in warehouse.contents("orders", ["id", "_tidegauge_deleted_at"]) if row[1])
@@ -40,7 +40,7 @@ def test_soft_marks_a_row_once_and_takes_the_mark_back_when_it_comes_again(wareh
 
 
 def test_a_tag_of_deletes_is_no_tag_of_rows(warehouse: Yard) -> None:
-    orders = loader(warehouse, deletes=Deletes.HARD)
+    orders = loader(warehouse, deletes=DeleteMode.HARD)
     orders.rows(ORDERS, ROWS)
     first = delete(orders, 1)
     orders.seq -= 1

@@ -44,7 +44,7 @@ from tidegauge.model.expectation import (
     Unique,
 )
 from tidegauge.model.mode import Mode
-from tidegauge.model.spec import Deletes
+from tidegauge.model.spec import DeleteMode
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.transform.mark import mark_rows
 
@@ -129,7 +129,7 @@ def test_the_target_is_the_rows_that_pass_and_the_others_are_set_aside_with_thei
 def test_a_key_that_turns_bad_leaves_the_target_and_comes_back_also_where_rows_are_only_marked(
     warehouse: Yard,
 ) -> None:
-    orders = loader(warehouse, expect=(POSITIVE,), deletes=Deletes.SOFT)
+    orders = loader(warehouse, expect=(POSITIVE,), deletes=DeleteMode.SOFT)
     orders.rows(ORDERS, [(1, "a", amount(1), 1), (2, "b", amount(1), 1)])
     assert counts(orders.rows(ORDERS, [(1, "a", amount(-1), 2)])) == (0, 0, 0, 1)
     gone = warehouse.house().name("_tidegauge_deleted_at")
@@ -366,13 +366,13 @@ def doomed(yard: Yard, orders: Loader, rows: list[Row], when: str) -> Any:
 
 
 def _put_args(output: Any, staged: Any, orders: Loader) -> Any:
-    from tidegauge.model.marks import Marks
+    from tidegauge.model.marks import FailedCheckBits
     from tidegauge.model.spec import TableName
     from tidegauge.outputs.warehouse.quarantine import QuarantineBatch
 
     batched = QuarantineBatch(tag_of(orders.flow, 2), batch_to(2), "t", "dead", whole=False, again=False)
     table = TableName(output.target.table.schema, staged.table)
-    return table, Marks.of(orders.flow.options.expect), batched
+    return table, FailedCheckBits.of(orders.flow.options.expect), batched
 
 
 @pytest.mark.parametrize("when", ["aside", "rows written", "commit", "committed"])

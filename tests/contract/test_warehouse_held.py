@@ -17,7 +17,7 @@ from tests.support.warehouses import (
     tag_of,
 )
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import BatchRows, EmptyTarget
+from tidegauge.model.batch_data import BatchRows, TruncateTarget
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Batch, Receipt
 from tidegauge.model.position import Window
@@ -44,7 +44,7 @@ def drop(yard: Yard, name: str = "orders") -> None:
 def empty(yard: Yard, flow: TableFlow, seq: int, epoch: int = 0) -> Receipt:
     """As the engine does it for a source that has no row."""
     output = yard.output(flow)
-    staged = output.stage(EmptyTarget(ORDERS), no_spark)
+    staged = output.stage(TruncateTarget(ORDERS), no_spark)
     batch = Batch((Window(None, None),), rows=0, again=True, empties=True)
     return output.commit(tag_of(flow, seq, epoch), batch, staged, layout=ORDERS, run_id="r")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.warehouses import Yard, counts, layout_of, loader
 from tidegauge.model.mode import Mode
-from tidegauge.model.spec import Deletes
+from tidegauge.model.spec import DeleteMode
 
 Row = tuple[int, str | None, int]
 LAYOUT = layout_of(("id", "bigint"), ("v", "string", "varchar(9)"), ("at", "bigint"))
@@ -97,7 +97,7 @@ def test_d13_a_history_with_deletes_is_what_each_run_saw(
     """Rows come, change, go and come back. Each run brings what is new, and then looks which keys are gone;
     now and then all that was brought is loaded again."""
     table = f"h{next(_numbers)}"
-    orders = loader(warehouse, table=table, name=table, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    orders = loader(warehouse, table=table, name=table, mode=Mode.SCD2, deletes=DeleteMode.SOFT)
     source: dict[int, tuple[str | None, int]] = {}
     model: dict[int, list[Version]] = {}
     brought: list[list[Row]] = []

@@ -35,10 +35,10 @@ from tests.support.warehouses import (
 )
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.mode import Mode
-from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows
+from tidegauge.outputs.warehouse.mysql.load import LoadSink, LoadStatements
 from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection
 from tidegauge.outputs.warehouse.mysql.session import MysqlLogin
-from tidegauge.outputs.warehouse.warehouse import Refused
+from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
 D = Decimal
 
@@ -155,7 +155,7 @@ def test_a19_keys_that_differ_in_case_blanks_or_accents_are_different_keys(yard:
 def test_d3_a_task_that_is_done_twice_counts_once(yard: Yard) -> None:
     yard.run(f"CREATE TABLE {yard.at('s')} (o int, id bigint)")
     yard.run(f"CREATE TABLE {yard.at('m')} (task int PRIMARY KEY, `rows` bigint)")
-    rows = Rows(yard.at("s"), "`o`", ("`id`",), (False,), ("id",), local=True)
+    rows = LoadStatements(yard.at("s"), "`o`", ("`id`",), (False,), ("id",), local=True)
     sink = LoadSink(MysqlLogin.of(yard.database), rows, yard.at("m"))
     heap = Heap(layout_of(("id", "bigint")), ((1,), (2,)))
     answers: list[int] = []
@@ -299,7 +299,7 @@ def test_the_driver_is_never_seen(yard: Yard) -> None:
                 session.rows(sql)
             assert isinstance(told.value.__cause__, pymysql.Error)
         session.run("CREATE TEMPORARY TABLE x (i tinyint)")
-        with pytest.raises(Refused):
+        with pytest.raises(ValueRejected):
             session.run("INSERT INTO x VALUES (300)")
 
 

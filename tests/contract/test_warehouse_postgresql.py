@@ -38,7 +38,7 @@ from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.postgresql import copy_binary
 from tidegauge.outputs.warehouse.postgresql.load import CopySink
 from tidegauge.outputs.warehouse.postgresql.session import PostgresqlLogin
-from tidegauge.outputs.warehouse.warehouse import Refused
+from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
 D = Decimal
 
@@ -335,5 +335,5 @@ def test_the_driver_is_never_seen(yard: Yard) -> None:
                 session.rows(sql)
             assert isinstance(told.value.__cause__, psycopg.Error)
             session.rollback()
-        with pytest.raises(Refused):
+        with pytest.raises(ValueRejected):
             session.rows("SELECT 1/0")

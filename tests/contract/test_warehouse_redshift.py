@@ -46,7 +46,7 @@ from tidegauge.model.spec import Lake
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.redshift import copy as redshift_copy
 from tidegauge.outputs.warehouse.redshift import warehouse as engine
-from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseColumn
+from tidegauge.outputs.warehouse.warehouse import WarehouseColumn, WriteConflict
 
 ROW = (1, "a", Decimal("1.00"), 1)
 
@@ -339,7 +339,7 @@ def test_error_1023_is_a_conflict_that_is_tried_again(yard: Yard) -> None:
     first.rows(f"SELECT * FROM {yard.at('orders')}")
     second.run(f"UPDATE {yard.at('orders')} SET \"name\" = 'second'")
     second.commit()
-    with pytest.raises(Overtaken, match="Serializable isolation violation") as caught:
+    with pytest.raises(WriteConflict, match="Serializable isolation violation") as caught:
         first.run(f"UPDATE {yard.at('orders')} SET \"name\" = 'first'")
     assert caught.value.retryable
     first.close()
@@ -354,7 +354,7 @@ def test_a_table_that_two_make_at_once_is_a_conflict_that_is_tried_again(yard: Y
         waiting = pool.submit(second.run, made)
         time.sleep(0.5)
         first.commit()
-        with pytest.raises(Overtaken) as caught:
+        with pytest.raises(WriteConflict) as caught:
             waiting.result(60)
     assert caught.value.retryable
     first.close()

@@ -9,7 +9,7 @@ import pytest
 from tests.support.warehouses import ORDERS, Yard, counts, layout_of, loader
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.mode import Mode
-from tidegauge.model.spec import Deletes
+from tidegauge.model.spec import DeleteMode
 from tidegauge.outputs.warehouse.warehouse import WarehouseColumn
 
 STATES = layout_of(("id", "bigint"), ("state", "string", "varchar(20)"), ("at", "bigint"))
@@ -75,7 +75,7 @@ GONE = layout_of(("id", "bigint"), ("valid_to", "bigint"))
 
 
 def test_d13_a_deleted_row_ends_its_current_version_and_no_other(warehouse: Yard) -> None:
-    orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT, metadata_columns=True)
+    orders = loader(warehouse, mode=Mode.SCD2, deletes=DeleteMode.SOFT, metadata_columns=True)
     orders.rows(STATES, [(1, "new", 10), (2, "new", 11)], [(1, "paid", 20)])
     assert counts(orders.delete(GONE, [(1, 50), (9, 50)])) == (0, 0, 0, 1)
     ended = [(1, 10, 20, 0, "new"), (1, 20, 50, 0, "paid"), (2, 11, None, 1, "new")]
@@ -91,7 +91,7 @@ def test_d13_a_deleted_row_ends_its_current_version_and_no_other(warehouse: Yard
 
 
 def test_d13_a_row_that_comes_back_begins_a_version_and_the_gap_stays(warehouse: Yard) -> None:
-    orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    orders = loader(warehouse, mode=Mode.SCD2, deletes=DeleteMode.SOFT)
     orders.rows(STATES, [(1, "new", 10)])
     orders.delete(GONE, [(1, 50)])
     assert counts(orders.rows(STATES, [(1, "new", 70)])) == (1, 1, 0, 0)
@@ -104,7 +104,7 @@ def test_d13_a_row_that_comes_back_begins_a_version_and_the_gap_stays(warehouse:
 
 
 def test_d13_a_lake_that_is_loaded_again_opens_nothing_that_was_closed(warehouse: Yard) -> None:
-    orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    orders = loader(warehouse, mode=Mode.SCD2, deletes=DeleteMode.SOFT)
     first = ([(1, "new", 10)], [(1, "new", 12)], [(1, "paid", 20)])
     orders.rows(STATES, *first)
     orders.delete(GONE, [(1, 50)])
@@ -132,7 +132,7 @@ def test_d13_a_lake_that_is_loaded_again_opens_nothing_that_was_closed(warehouse
 
 
 def test_d13_a_version_never_ends_before_it_began(warehouse: Yard) -> None:
-    orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    orders = loader(warehouse, mode=Mode.SCD2, deletes=DeleteMode.SOFT)
     orders.rows(STATES, [(1, "a", 10), (2, "b", 10), (3, "c", 10)])
     orders.delete(GONE, [(1, 9), (2, None), (3, 10)])
     ended = [(one, 10, 10, 0, word) for one, word in ((1, "a"), (2, "b"), (3, "c"))]
@@ -146,7 +146,7 @@ def test_d13_a_version_never_ends_before_it_began(warehouse: Yard) -> None:
 
 def test_d13_a_row_that_is_there_with_a_cursor_from_before_it_was_gone_is_current(warehouse: Yard) -> None:
     """Put back as it was and read by `lookback`, or dated in the past by whoever wrote it."""
-    orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    orders = loader(warehouse, mode=Mode.SCD2, deletes=DeleteMode.SOFT)
     orders.rows(STATES, [(1, "new", 10), (2, "new", 10)], [(1, "paid", 20)])
     orders.delete(GONE, [(1, 50), (2, 50)])
     assert counts(orders.rows(STATES, [(1, "paid", 20), (2, "sent", 45)])) == (2, 1, 2, 0)
@@ -166,7 +166,7 @@ def test_d13_a_row_that_is_there_with_a_cursor_from_before_it_was_gone_is_curren
 
 def test_d13_marks_of_an_older_version_are_closed_by_the_next_run(warehouse: Yard) -> None:
     """It marked every version of a deleted row, and left the last one current."""
-    orders = loader(warehouse, mode=Mode.SCD2, deletes=Deletes.SOFT)
+    orders = loader(warehouse, mode=Mode.SCD2, deletes=DeleteMode.SOFT)
     orders.rows(STATES, [(1, "new", 10), (2, "new", 10)], [(1, "paid", 20)])
     house = warehouse.house()
     warehouse.run(

@@ -21,14 +21,14 @@ from tests.support.warehouses import (
     read_batch,
     tag_of,
 )
-from tidegauge.compare.deleted_keys import find_vanished
+from tidegauge.compare.deleted_keys import find_deleted_keys
 from tidegauge.compare.rows import compare_rows
-from tidegauge.flows.drift import decide_drift
+from tidegauge.flows.table.drift import decide_drift
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.mode import Mode
-from tidegauge.model.spec import Deletes, Drift
+from tidegauge.model.spec import DeleteMode, Drift
 from tidegauge.model.table import Layout
-from tidegauge.plan.drift import ChangeKind, Decision
+from tidegauge.plan.drift import ChangeKind, DriftDecision
 
 EVERY = layout_of(
     ("id", "bigint"),
@@ -88,7 +88,7 @@ def test_a_target_that_was_made_from_a_table_has_not_drifted_from_it(warehouse: 
     output = warehouse.output(flow)
     held = output.layout()
     assert held is not None
-    assert decide_drift(flow, output, held, EVERY) == Decision(EVERY)
+    assert decide_drift(flow, output, held, EVERY) == DriftDecision(EVERY)
     more = layout_of(*((one.name, one.type, one.source_type) for one in EVERY.fields), ("more", "string"))
     if policy is Drift.EVOLVE:
         assert [change.kind for change in decide_drift(flow, output, held, more).changes] == [
@@ -124,20 +124,20 @@ def test_a_moment_is_a_key_like_any_other(warehouse: Yard) -> None:
     found = shown(warehouse, keys, block=2)
     assert [tuple(row.values()) for row in found.to_pylist()] == [row[:2] for row in rows]
     left = read_batch(keys, [row[:2] for row in rows[:4]]).splits[0].batches()
-    gone = find_vanished(left, found.to_batches(), schema_of(keys))
+    gone = find_deleted_keys(left, found.to_batches(), schema_of(keys))
     assert [tuple(row.values()) for row in gone.keys.to_pylist()] == [rows[4][:2]]
 
 
 def test_rows_that_are_marked_as_deleted_and_old_versions_are_not_shown(warehouse: Yard) -> None:
     layout = layout_of(("id", "bigint"), ("v", "string"), ("at", "bigint"))
-    soft = loader(warehouse, deletes=Deletes.SOFT)
+    soft = loader(warehouse, deletes=DeleteMode.SOFT)
     soft.rows(layout, [(1, "a", 1), (2, "b", 2)])
     keys = layout_of(("id", "bigint"))
     output = warehouse.output(soft.flow)
     staged = output.stage(keys_to_delete(keys, [(1,)]), no_spark)
     batch = replace(batch_to(2), deletes=True)
     output.commit(tag_of(soft.flow, 2), batch, staged, layout=keys, run_id="r")
-    assert shown(warehouse, layout, deletes=Deletes.SOFT).to_pylist() == [{"id": 2, "v": "b", "at": 2}]
+    assert shown(warehouse, layout, deletes=DeleteMode.SOFT).to_pylist() == [{"id": 2, "v": "b", "at": 2}]
     history = loader(warehouse, table="kept", name="shop.kept", mode=Mode.SCD2)
     history.rows(layout, [(1, "a", 1)])
     history.rows(layout, [(1, "b", 2)])

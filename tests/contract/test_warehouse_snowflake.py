@@ -32,7 +32,12 @@ from tidegauge.model.table import Field
 from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.snowflake.warehouse import Snowflake
-from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Refused, WarehouseColumn
+from tidegauge.outputs.warehouse.warehouse import (
+    LockTimeout,
+    PermissionDenied,
+    ValueRejected,
+    WarehouseColumn,
+)
 
 ROW = (1, "a", Decimal("1.00"), 1)
 
@@ -218,12 +223,12 @@ def test_errors_are_told_apart_by_their_states() -> None:
 
     session = SnowflakeSession(Connection(), "Snowflake, account x")
     held = session._translate(ProgrammingError(msg="Statement waited too long", errno=625, sqlstate="57014"))
-    assert isinstance(held, Locked)
+    assert isinstance(held, LockTimeout)
     long = session._translate(ProgrammingError(msg="String 'x' is too long", errno=100078, sqlstate="22000"))
-    assert isinstance(long, Refused)
+    assert isinstance(long, ValueRejected)
     assert isinstance(session._translate(OperationalError(msg="gone", errno=250001)), OutputUnreachable)
     other = session._translate(ProgrammingError(msg="no such privilege", errno=3001, sqlstate="42501"))
-    assert type(other) is Denied
+    assert type(other) is PermissionDenied
 
 
 def test_e3_the_password_is_in_no_message(

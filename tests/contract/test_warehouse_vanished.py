@@ -19,7 +19,7 @@ from tests.support.warehouses import (
     read_batch,
     tag_of,
 )
-from tidegauge.flows.drift import decide_drift
+from tidegauge.flows.table.drift import decide_drift
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Drift
 from tidegauge.model.table import Layout

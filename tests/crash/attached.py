@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.spark.pyspark_private import LentJava, join_java
+from tidegauge.spark.pyspark_private import SharedJava, join_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def address_of(spark: SparkSession) -> dict[str, Any]:
     """Return the port and secret by which another process reaches the Java of this session."""
-    java = LentJava(spark)
+    java = SharedJava(spark)
     return {"port": java.port, "secret": java.secret}
 
 

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from tidegauge.config.load import load_project
-from tidegauge.flows.override import OverrideRequest, Refresh, Reset, SetTo
+from tidegauge.flows.override.preview import OverrideRequest, Refresh, Reset, SetTo
 from tidegauge.model.spec import Stage
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-from tidegauge.operations.override import carry_out, preview
+from tidegauge.operations.override import preview_override, run_override
 
 
 def override_and_die(project: str, kind: str, side: str, step: str) -> int:
@@ -25,11 +25,11 @@ def override_and_die(project: str, kind: str, side: str, step: str) -> int:
 
     loaded = load_project(Path(project))
     if kind == "refresh":
-        moves = preview(loaded, ["t"], Refresh(), stage=Stage.LOAD)
+        moves = preview_override(loaded, ["t"], Refresh(), stage=Stage.LOAD)
     else:
         wish: OverrideRequest = Reset() if kind == "reset" else SetTo(timestamp=kind)
-        moves = preview(loaded, ["t"], wish)
-    done = carry_out(loaded, moves, reason="killed", tell=tell)
+        moves = preview_override(loaded, ["t"], wish)
+    done = run_override(loaded, moves, reason="killed", tell=tell)
     return 1 if any(one.error for one in done) else 0
 
 

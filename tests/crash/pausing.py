@@ -25,7 +25,7 @@ from tidegauge.cli.main import main as command
 from tidegauge.ledger.sql_ledger import SqlLedger
 from tidegauge.model.claim import Claim
 from tidegauge.model.plan import Receipt
-from tidegauge.observe import view
+from tidegauge.observe import progress as view
 from tidegauge.observe.events import Listener, RunEvent, StepBegun, StepDone
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.warehouse import WarehouseSession

@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.nursery import Ended, Kill, Nursery
 from tidegauge.config.load import load_project
 from tidegauge.observe.events import RunEvent, StepBegun, StepDone
-from tidegauge.operations.repair import preview, run_repair
+from tidegauge.operations.repair import preview_repair, run_repair
 
 
 def killed_repair(nursery: Nursery, project: Path, kill: Kill, *, deletes: bool = False) -> Ended:
@@ -31,6 +31,6 @@ def repair(project: str, kill: dict[str, Any], deletes: bool) -> tuple[int, str]
             os.kill(os.getpid(), signal.SIGKILL)
 
     loaded = load_project(Path(project))
-    found = preview(loaded, ["t"], deletes=deletes)
+    found = preview_repair(loaded, ["t"], deletes=deletes)
     report = run_repair(loaded, found, reason="killed", tell=tell, stop=threading.Event())
     return 0, json.dumps(report.to_json())

@@ -22,9 +22,9 @@ from tests.support import haste
 from tests.support.nursery import Forked, own_nursery
 from tests.support.project import Ran, end, shell, start, until
 from tidegauge.config.load import load_project
-from tidegauge.spark import take_up
+from tidegauge.spark import warm_client as take_up
 from tidegauge.spark.cache import cache_folder
-from tidegauge.spark.warm_place import socket_of
+from tidegauge.spark.warm_sockets import socket_of
 
 TIMES = "def changed(rows):\n    return rows.selectExpr('id', 'n * {} AS n')\n"
 WAITS = """

@@ -359,8 +359,8 @@ def test_d7_a_history_killed_between_its_kept_events_and_its_commit_is_whole_aga
 
 SMALL = [
     Death(("tidegauge.delta_log.data_files:FileColumns.write",)),  # a file, and no commit that names it
-    Death(("tidegauge.delta_log.newest:Log.put",), "before"),
-    Death(("tidegauge.delta_log.newest:Log.put",)),
+    Death(("tidegauge.delta_log.snapshot:Log.put",), "before"),
+    Death(("tidegauge.delta_log.snapshot:Log.put",)),
     Death((COMMIT,)),
 ]
 
@@ -436,7 +436,9 @@ def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a
     merge = ("--select", "merge")
     delta_flows.run(*merge)
     # The reader has not seen the last change yet.
-    delta_flows.die(Death(("tidegauge.flows.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True)
+    delta_flows.die(
+        Death(("tidegauge.flows.maintenance.optimize:vacuum",), "before"), "optimize", *merge, on_spark=True
+    )
     vacuum = ("vacuum", "--retain", "0h", "--yes", *merge)
     delta_flows.type(*vacuum, code=1)
     delta_flows.run()

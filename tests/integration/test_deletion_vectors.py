@@ -13,7 +13,7 @@ from tests.support.project import here
 from tidegauge.model.delta_flow import DeltaTable as Output
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.spec import Drift
-from tidegauge.outputs.delta.target import VECTORS, DeltaTarget, plan_changes, properties_for
+from tidegauge.outputs.delta.target import VECTORS, DeltaTarget, plan_alterations, properties_for
 
 PROJECT = """\
 pipeline: shop
@@ -112,6 +112,6 @@ def test_a_table_that_has_them_loses_them_and_gets_them_back(
 def test_only_what_differs_is_set(wanted: bool | None, held: str | None, set_to: str | None) -> None:
     output = Output(TableRef(path="t"), key=("id",), deletion_vectors=wanted)
     properties = {"delta.enableChangeDataFeed": "true", **({VECTORS: held} if held else {})}
-    room = plan_changes((), DeltaTarget("x", (), (), properties), output, Drift.EVOLVE)
+    room = plan_alterations((), DeltaTarget("x", (), (), properties), output, Drift.EVOLVE)
     assert room.statements == ((f"SET TBLPROPERTIES ('{VECTORS}' = '{set_to}')",) if set_to else ())
     assert properties_for((), output)[VECTORS] == ("false" if wanted is False else "true")

@@ -18,7 +18,7 @@ from tests.support.project import Ran, here
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegauge.outputs.delta.modes import Checked, Job
+    from tidegauge.outputs.delta.modes import CheckedChange, DeltaWrite
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FEED = "USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
@@ -361,7 +361,7 @@ def test_d10_the_key_of_a_merged_table_is_proven_until_another_hand_writes_it(
     house = lakehouse
     looked: list[str] = []
 
-    def there(job: Job, checked: Checked) -> DataFrame:
+    def there(job: DeltaWrite, checked: CheckedChange) -> DataFrame:
         looked.append(job.flow)
         return seen(job, checked)
 

@@ -37,7 +37,7 @@ from tests.support.servers import Postgres
 from tidegauge.config.load import load_project
 from tidegauge.ledger.json_store import JsonDocumentStore
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.ticks import TickBook
+from tidegauge.model.ticks import SchedulerRecords
 from tidegauge.operations.schedule import Scheduler
 from tidegauge.run.options import RunOptions
 
@@ -91,7 +91,7 @@ def landed(project: Project, table: str = "t") -> list[int]:
         return [-1]
 
 
-def book(project: Project) -> TickBook:
+def book(project: Project) -> SchedulerRecords:
     with open_ledger(f"sqlite:///{project.ledger_file}", create=True) as ledger:
         return ledger.ticks("test")
 
@@ -309,7 +309,7 @@ def test_a_flow_suspended_between_its_plan_and_its_claim_is_not_run(project: Pro
     add(project, 1)
     assert project.here("schedule", "suspend", "t", "--reason", "stop").code == 0
     # As if it had been looked at before.
-    with patch("tidegauge.run.standing.find_suspension", return_value=None):
+    with patch("tidegauge.run.ready.find_suspension", return_value=None):
         ran = project.here("run", "--json")
         assert (ran.code, ran.flow("t")["state"]) == (0, "SUSPENDED"), ran.said
         with patch("tidegauge.run.claim.find_suspension", return_value=None):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from tidegauge.sources.delta.net_changes import count_net
 from tidegauge.spark.comparable import make_comparable
-from tidegauge.transform.difference import HERE, by_key, by_partition, by_sides
+from tidegauge.transform.difference import HERE, diff_by_key, diff_by_sides, find_changed_partitions
 from tidegauge.transform.window import leave_out_known
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def test_values_are_the_same_where_a_file_would_hold_the_same(spark: SparkSessio
 def test_a_zero_that_changes_its_sign_is_a_change_to_whoever_asks(spark: SparkSession) -> None:
     now = spark.sql("SELECT 1 AS id, 'x' AS p, -0.0D AS v")
     was = spark.sql("SELECT 1 AS id, 'x' AS p, 0.0D AS v")
-    assert [str(row.v) for row in by_key(now, was, ["id"]).collect()] == ["-0.0"]
-    assert by_key(now, now, ["id"]).collect() == []
+    assert [str(row.v) for row in diff_by_key(now, was, ["id"]).collect()] == ["-0.0"]
+    assert diff_by_key(now, now, ["id"]).collect() == []
     both = now.selectExpr("*", f"true AS {HERE}").unionAll(was.selectExpr("*", f"false AS {HERE}"))
-    assert [str(row.v) for row in by_sides(both, ["id"]).collect()] == ["-0.0"]
-    assert [row.p for row in by_partition(now, was, ["p"]).collect()] == ["x"]
-    assert by_partition(now, now, ["p"]).collect() == []
+    assert [str(row.v) for row in diff_by_sides(both, ["id"]).collect()] == ["-0.0"]
+    assert [row.p for row in find_changed_partitions(now, was, ["p"]).collect()] == ["x"]
+    assert find_changed_partitions(now, now, ["p"]).collect() == []
     commit = (f"1L AS {COMMIT_VERSION}", f"now() AS {COMMIT_TIMESTAMP}")
     came = now.selectExpr("*", f"'insert' AS {CHANGE_TYPE}", *commit)
     went = was.selectExpr("*", f"'delete' AS {CHANGE_TYPE}", *commit)
@@ -88,5 +88,5 @@ def test_numbers_of_two_types_are_the_same_where_a_file_of_the_wider_one_would_h
         for held, brought in pairs:
             was = spark.sql(f"SELECT 1 AS id, {held} AS v")
             now = spark.sql(f"SELECT 1 AS id, {brought} AS v")
-            assert by_key(now, was, ["id"]).isEmpty() is same, (held, brought)
+            assert diff_by_key(now, was, ["id"]).isEmpty() is same, (held, brought)
             assert leave_out_known(now, was).isEmpty() is same, (held, brought)

@@ -30,7 +30,7 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import Window
 from tidegauge.model.secret import Secret
-from tidegauge.model.spec import Lake, NullCursor, Read, TableName
+from tidegauge.model.spec import Lake, NullCursor, ReadMethod, TableName
 from tidegauge.model.staged import DataFile
 from tidegauge.model.table import Field, Layout, SourceTable
 from tidegauge.outputs.lake import splits as writing
@@ -469,7 +469,7 @@ def test_read_says_which_way_and_an_impossible_one_is_refused(mariadb: MariaDB) 
     place = mysql_place(mariadb)
     source_table, batch = many(place, 10)
     reader = DirectReader(place.database)
-    jdbc = replace(source_table, options=replace(source_table.options, read=Read.JDBC))
+    jdbc = replace(source_table, options=replace(source_table.options, read=ReadMethod.JDBC))
     assert reader.batch_data(jdbc, batch).splits == ()
     assert find_jdbc_reason(jdbc, place.database) is None
     odd = replace(source_table.columns[1], finish="UPPER({})")
@@ -479,7 +479,9 @@ def test_read_says_which_way_and_an_impossible_one_is_refused(mariadb: MariaDB) 
     assert batch_data.splits == ()
     assert batch_data.frame is not None
     with pytest.raises(ConfigError, match=r"`read: direct` is not possible: .*column v"):
-        reader.batch_data(replace(strange, options=replace(source_table.options, read=Read.DIRECT)), batch)
+        reader.batch_data(
+            replace(strange, options=replace(source_table.options, read=ReadMethod.DIRECT)), batch
+        )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.spark.moving import Row, Table, Window, collected, delta_flow, pinned
 from tidegauge.errors import OutputError, TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, DeltaFlow, Evaluate, OnDelete
 from tidegauge.model.mode import Mode
-from tidegauge.transform.difference import HERE, by_sides
+from tidegauge.transform.difference import HERE, diff_by_sides
 from tidegauge.transform.evaluate import evaluate_change
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def test_a_copy_brings_what_is_another_than_before_and_each_key_that_went_once(o
         " (6, 'i', map('x', 1.0D), true), (6, 'i', map('x', 2.0D), false), (7, 'j', NULL, true),"
         f" (7, 'k', NULL, true), (7, 'j', NULL, false), (7, 'k', NULL, false) AS v(id, word, m, {HERE})"
     )
-    found = by_sides(both, ["id"]).select("id", "word", "_change_type").collect()
+    found = diff_by_sides(both, ["id"]).select("id", "word", "_change_type").collect()
     rows = [
         (1, "a", "upsert"),
         (3, None, "delete"),
@@ -293,7 +293,7 @@ def test_a_copy_brings_what_is_another_than_before_and_each_key_that_went_once(o
         (7, "k", "upsert"),
     ]
     assert sorted(map(tuple, found), key=str) == sorted(rows, key=str)
-    every = by_sides(both, ["id"], same=True).select("id", "word", "_change_type").collect()
+    every = diff_by_sides(both, ["id"], same=True).select("id", "word", "_change_type").collect()
     assert sorted(map(tuple, every), key=str) == sorted([*rows, (2, None, "upsert")], key=str)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.project import Ran, here, refused
-from tidegauge.flows import optimize as optimizing
+from tidegauge.flows.maintenance import optimize as optimizing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -84,7 +84,7 @@ def test_b17_a_merge_that_was_paused_before_it_began_changes_nothing(
     zombie.put(1, f"SELECT *, 'insert' AS _change_type FROM ({ROWS})")
     apply = modes.apply
 
-    def paused(job: modes.Job, checked: modes.Checked) -> None:
+    def paused(job: modes.DeltaWrite, checked: modes.CheckedChange) -> None:
         monkeypatch.setattr(modes, "apply", apply)
         heir.open(1, (0, 1))
         heir.put(1, values([(0, "new", "update_postimage")], "id, v, _change_type"), epoch=1)
@@ -122,7 +122,7 @@ def test_a_merge_beside_another_writer_is_tried_again(
     writer.put(1, f"SELECT *, 'insert' AS _change_type FROM ({ROWS})")
     apply, tries = modes.apply, []
 
-    def beside(job: modes.Job, checked: modes.Checked) -> None:
+    def beside(job: modes.DeltaWrite, checked: modes.CheckedChange) -> None:
         tries.append(job)
         if len(tries) > 1:
             return apply(job, checked)
@@ -152,7 +152,7 @@ def test_b3_a_commit_whose_answer_was_lost_is_found(
     writer = Writer(spark, delta_flow_of(tmp_path / "t", Mode.APPEND))
     apply = modes.apply
 
-    def lost(job: modes.Job, checked: modes.Checked) -> None:
+    def lost(job: modes.DeltaWrite, checked: modes.CheckedChange) -> None:
         apply(job, checked)
         raise ConnectionError("the driver went away")
 
@@ -166,7 +166,7 @@ def test_b3_a_commit_whose_answer_was_lost_is_found(
     assert failed.value.retryable
 
 
-def _refused(job: modes.Job, checked: modes.Checked) -> None:
+def _refused(job: modes.DeltaWrite, checked: modes.CheckedChange) -> None:
     raise RuntimeError('[DELTA_CONCURRENT_DELETE_READ] Conflicting commit: {"operation":"OPTIMIZE"}')
 
 

@@ -18,7 +18,7 @@ from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.outputs.lake.files import clean, survey
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import SEQ, latest, versions
 from tidegauge.spark import hadoop
 from tidegauge.storage.store import open_store
@@ -38,8 +38,8 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 
 @pytest.fixture
-def output(lake: Lake) -> ParquetOutput:
-    output = ParquetOutput(lake, FOLDER)
+def output(lake: Lake) -> LakeOutput:
+    output = LakeOutput(lake, FOLDER)
     output.prepare()
     return output
 
@@ -48,7 +48,7 @@ def orders(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
     return spark.createDataFrame([(key, datetime.fromisoformat(at)) for key, at in rows], ROWS)
 
 
-def commit(output: ParquetOutput, seq: int, frame: DataFrame, *, epoch: int = 0) -> tuple[DataFile, ...]:
+def commit(output: LakeOutput, seq: int, frame: DataFrame, *, epoch: int = 0) -> tuple[DataFile, ...]:
     files = write(output, frame)
     window = batch(f"2025-08-14 15:30:{seq:02}")
     receipt = output.commit(tag(seq, epoch=epoch), window, staged(files), layout=LAYOUT, run_id="r")
@@ -60,9 +60,7 @@ def everything(lake: Lake) -> list[str]:
     return sorted(entry.path.removeprefix(f"{FOLDER}/") for entry in open_store(lake).list(FOLDER))
 
 
-def test_rows_arrive_with_their_counts_and_sizes(
-    spark: SparkSession, output: ParquetOutput, lake: Lake
-) -> None:
+def test_rows_arrive_with_their_counts_and_sizes(spark: SparkSession, output: LakeOutput, lake: Lake) -> None:
     files = write(output, spark.range(1000).repartition(3))
     assert [file.rows for file in files] != []
     assert sum(file.rows for file in files) == 1000
@@ -77,12 +75,12 @@ def test_rows_arrive_with_their_counts_and_sizes(
     assert output.is_empty()
 
 
-def test_two_attempts_never_share_a_file(spark: SparkSession, output: ParquetOutput) -> None:
+def test_two_attempts_never_share_a_file(spark: SparkSession, output: LakeOutput) -> None:
     one, other = write(output, spark.range(5)), write(output, spark.range(5))
     assert not {file.path for file in one} & {file.path for file in other}
 
 
-def test_a_frame_without_rows_leaves_no_file(spark: SparkSession, output: ParquetOutput, lake: Lake) -> None:
+def test_a_frame_without_rows_leaves_no_file(spark: SparkSession, output: LakeOutput, lake: Lake) -> None:
     assert write(output, spark.range(10).where("id < 0")) == ()
     assert write(output, spark.createDataFrame([], ROWS)) == ()
     some = write(output, spark.range(100).repartition(4).where("id = 7"))
@@ -94,7 +92,7 @@ def test_a_frame_without_rows_leaves_no_file(spark: SparkSession, output: Parque
 
 
 def test_a13_timestamps_are_microseconds_whatever_the_session_says(
-    spark: SparkSession, output: ParquetOutput, lake: Lake
+    spark: SparkSession, output: LakeOutput, lake: Lake
 ) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
@@ -112,7 +110,7 @@ def test_a13_timestamps_are_microseconds_whatever_the_session_says(
 
 
 def test_d4_a_table_is_read_through_its_manifests_only(
-    spark: SparkSession, output: ParquetOutput, lake: Lake
+    spark: SparkSession, output: LakeOutput, lake: Lake
 ) -> None:
     commit(output, 1, orders(spark, (1, "2025-01-01"), (2, "2025-01-01")))
     dead = write(output, orders(spark, (3, "2025-01-01"), (1, "2020-01-01")))
@@ -133,7 +131,7 @@ def test_d4_a_table_is_read_through_its_manifests_only(
     assert len(committed_files(lake, FOLDER)) == len([path for path in everything(lake) if "data/" in path])
 
 
-def test_a_reset_starts_the_table_anew(spark: SparkSession, output: ParquetOutput, lake: Lake) -> None:
+def test_a_reset_starts_the_table_anew(spark: SparkSession, output: LakeOutput, lake: Lake) -> None:
     commit(output, 1, orders(spark, (1, "2025-01-01")))
     commit(output, 2, orders(spark, (5, "2025-01-01")))
     output.open_epoch("shop", "shop.orders", 1, None, "reset")
@@ -145,7 +143,7 @@ def test_a_reset_starts_the_table_anew(spark: SparkSession, output: ParquetOutpu
 
 
 def test_a_later_life_goes_on_counting_so_that_its_rows_are_the_latest(
-    spark: SparkSession, output: ParquetOutput, lake: Lake
+    spark: SparkSession, output: LakeOutput, lake: Lake
 ) -> None:
     commit(output, 1, orders(spark, (1, "2025-01-01")))
     commit(output, 2, orders(spark, (1, "2025-01-03"), (2, "2025-01-03")))
@@ -162,7 +160,7 @@ def test_a_table_without_a_batch_says_so(spark: SparkSession, lake: Lake) -> Non
         versions(spark, lake, "never.run")
 
 
-def test_a_failing_frame_leaves_nothing_committed(spark: SparkSession, output: ParquetOutput) -> None:
+def test_a_failing_frame_leaves_nothing_committed(spark: SparkSession, output: LakeOutput) -> None:
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match="too much"):
@@ -171,7 +169,7 @@ def test_a_failing_frame_leaves_nothing_committed(spark: SparkSession, output: P
 
 
 def test_d3_a_task_that_is_repeated_does_not_leave_its_rows_twice(
-    spark: SparkSession, output: ParquetOutput, lake: Lake, tmp_path: Path
+    spark: SparkSession, output: LakeOutput, lake: Lake, tmp_path: Path
 ) -> None:
     mark = tmp_path / "failed once"
 
@@ -193,7 +191,7 @@ def test_d3_a_task_that_is_repeated_does_not_leave_its_rows_twice(
 
 def test_keys_are_not_in_the_plan_that_spark_shows(spark: SparkSession, s3: Any) -> None:
     lake = s3_lake(s3)
-    commit(ParquetOutput(lake, FOLDER), 1, orders(spark, (1, "2025-01-01")))
+    commit(LakeOutput(lake, FOLDER), 1, orders(spark, (1, "2025-01-01")))
     frame = versions(spark, lake, FOLDER)
     shown = frame._jdf.queryExecution().toString()
     assert s3.secret_key not in shown
@@ -202,7 +200,7 @@ def test_keys_are_not_in_the_plan_that_spark_shows(spark: SparkSession, s3: Any)
 
 def test_a_bucket_that_went_missing_is_one_sentence(spark: SparkSession, s3: Any) -> None:
     with pytest.raises(OutputUnreachable, match="Spark finds no bucket for s3a://no-such-bucket"):
-        write(ParquetOutput(s3_lake(s3, bucket="no-such-bucket"), "t"), spark.range(3))
+        write(LakeOutput(s3_lake(s3, bucket="no-such-bucket"), "t"), spark.range(3))
 
 
 def test_two_lakes_in_one_bucket_with_different_keys_do_not_mix(s3: Any, spark: SparkSession) -> None:
@@ -223,7 +221,7 @@ def test_rows_that_spark_wrote_and_nobody_sees_are_not_committed(
     path_of = hadoop.path_of
     monkeypatch.setattr(hadoop, "path_of", lambda lake, relative: path_of(elsewhere, relative))
     with pytest.raises(OutputDisagrees, match=rf"Spark wrote {rows} rows .* and 0 are there"):
-        write(ParquetOutput(local_lake(tmp_path / "here"), "t"), spark.range(7))
+        write(LakeOutput(local_lake(tmp_path / "here"), "t"), spark.range(7))
 
 
 def test_a_full_disk_is_one_sentence_and_nothing_is_visible(spark: SparkSession, tmp_path: Path) -> None:
@@ -233,7 +231,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_visible(spark: SparkSession,
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("only root may mount a small file system")
     try:
-        output = ParquetOutput(local_lake(folder), "t")
+        output = LakeOutput(local_lake(folder), "t")
         with pytest.raises(OutputUnreachable, match="no space is left") as full:
             write(output, spark.range(1_000_000))
         assert full.value.retryable
@@ -260,7 +258,7 @@ def test_every_file_is_durable_before_write_returns(
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", seen)
-    files = write(ParquetOutput(local_lake(tmp_path), "t"), spark.range(10))
+    files = write(LakeOutput(local_lake(tmp_path), "t"), spark.range(10))
     expected = [tmp_path / "t" / file.path for file in files]
     for path in expected:
         assert {str(path), str(path.parent), str(path.parent.parent), str(tmp_path / "t")} <= set(synced)

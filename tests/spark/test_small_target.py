@@ -15,7 +15,7 @@ from tests.support.every_type import ROWS as CORNERS
 from tidegauge.delta_log import write_checkpoint
 from tidegauge.delta_log.checkpoint import open_checkpoint
 from tidegauge.delta_log.location import lake_of
-from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.mode import Mode
 from tidegauge.outputs.delta import output, small_target

@@ -14,10 +14,10 @@ import pytest
 from tests.support.drafts import ME, draft
 from tidegauge.delta_log.table import read_newest
 from tidegauge.errors import SourceError, WrongState
-from tidegauge.flows.maintenance import MaintenanceResult
-from tidegauge.flows.optimize import optimize
-from tidegauge.flows.vacuum import check
-from tidegauge.flows.vacuum import vacuum as run_vacuum
+from tidegauge.flows.maintenance.base import MaintenanceResult
+from tidegauge.flows.maintenance.optimize import optimize
+from tidegauge.flows.maintenance.vacuum import check
+from tidegauge.flows.maintenance.vacuum import vacuum as run_vacuum
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.mode import Mode
@@ -25,9 +25,9 @@ from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.watermark import Recalled
-from tidegauge.operations.delta_tables import DeltaMaintenance
+from tidegauge.operations.delta_tables import SelectedMaintenance
 from tidegauge.operations.health_data import check_tables
-from tidegauge.operations.retention import notices
+from tidegauge.operations.retention import find_notices
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def stand(project: Project, flow: str, reads: str, version: int, seq: int) -> No
 
 
 def vacuum(project: Project, retain: timedelta | None, *, dry_run: bool = False) -> MaintenanceResult:
-    maintenance = DeltaMaintenance(project, ["silver"])
+    maintenance = SelectedMaintenance(project, ["silver"])
     return run_vacuum(maintenance, maintenance.targets[0], retain, dry_run=dry_run)
 
 
@@ -107,7 +107,7 @@ def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_tak
     assert "run gold first" in str(refused.value.hint)
     assert files(silver) == before
 
-    maintenance = DeltaMaintenance(project, ["silver"])
+    maintenance = SelectedMaintenance(project, ["silver"])
     assert check(maintenance, maintenance.targets[0], None) == timedelta(days=7), (
         "what is young enough stays anyway"
     )
@@ -126,7 +126,7 @@ def test_c1_a_vacuum_is_refused_while_a_flow_still_has_to_read_what_it_would_tak
 
 
 def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: Project, silver: Path) -> None:
-    maintenance = DeltaMaintenance(project, ["silver"])
+    maintenance = SelectedMaintenance(project, ["silver"])
     one = maintenance.targets[0]
     assert check(maintenance, one, NOTHING_KEPT) == NOTHING_KEPT, "a first load takes the table as it is then"
     stand(project, "gold", "silver", 9, seq=1)
@@ -137,13 +137,13 @@ def test_c1_what_a_plan_froze_and_what_a_flow_begins_with_is_kept_too(project: P
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.plan([Draft("shop", "gold", (part,), (batch, frozen))], owner=ME, run_id="run")
     with pytest.raises(WrongState, match="its plan, PLANNED, froze version 2"):
-        check(DeltaMaintenance(project, ["silver"]), one, NOTHING_KEPT)
+        check(SelectedMaintenance(project, ["silver"]), one, NOTHING_KEPT)
 
     silver_layer, gold = project.delta_flows
     history = DeltaFlow("shop", "history", gold.inputs, DeltaTable(gold.output.table, Mode.SCD2))
     other = Project(**{**vars(project), "delta_flows": (silver_layer, history)})
     with pytest.raises(WrongState, match="it has not run yet, and begins at earliest"):
-        check(DeltaMaintenance(other, ["silver"]), one, NOTHING_KEPT)
+        check(SelectedMaintenance(other, ["silver"]), one, NOTHING_KEPT)
 
 
 @pytest.mark.parametrize("given", ["lake/silver", "link/silver", "file:{}/link/silver/"])
@@ -164,21 +164,21 @@ def test_c1_a_table_is_the_same_one_by_a_link_and_by_its_real_path(
         ),
     )
     stand(linked, "gold", "silver", 3, seq=1)
-    maintenance = DeltaMaintenance(linked, (), [given.format(tmp_path)])
+    maintenance = SelectedMaintenance(linked, (), [given.format(tmp_path)])
     [target] = maintenance.targets
     assert target.delta_flow is not None
     assert target.delta_flow.name == "silver"
     with pytest.raises(WrongState) as refused:
         check(maintenance, target, NOTHING_KEPT)
     assert "gold still reads it (input silver, its watermark is version 3)" in refused.value.message
-    assert len(DeltaMaintenance(linked, ["silver"], ["lake/silver", "link/silver"]).targets) == 1
+    assert len(SelectedMaintenance(linked, ["silver"], ["lake/silver", "link/silver"]).targets) == 1
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"])
 def test_b18_a_table_that_a_catalogue_commits_to_is_not_vacuumed(
     project: Project, silver: Path, feature: str
 ) -> None:
-    maintenance = DeltaMaintenance(project, ["silver"])
+    maintenance = SelectedMaintenance(project, ["silver"])
     named = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": [feature]}
     (silver / "_delta_log" / f"{5:020}.json").write_text(json.dumps({"protocol": named}))
     before = files(silver)
@@ -195,7 +195,7 @@ def test_files_that_a_running_batch_has_not_committed_yet_are_not_vacuumed(proje
     with open_ledger(project.ledger, create=True) as ledger:
         made = ledger.plan([draft("silver", inputs=("bronze",))], owner=ME, run_id="run")["silver"]
         ledger.claim(made, owner=ME, run_id="run", lease=timedelta(minutes=1))
-    maintenance = DeltaMaintenance(project, ["silver"])
+    maintenance = SelectedMaintenance(project, ["silver"])
     with pytest.raises(WrongState, match="silver is running"):
         check(maintenance, maintenance.targets[0], NOTHING_KEPT)
     assert check(maintenance, maintenance.targets[0], None) == timedelta(days=7)
@@ -206,12 +206,12 @@ def test_optimize_makes_one_file_of_many_and_costs_readers_nothing(
     spark: SparkSession, project: Project, silver: Path
 ) -> None:
     stand(project, "gold", "silver", 2, seq=1)
-    maintenance = DeltaMaintenance(project, ["silver"])
+    maintenance = SelectedMaintenance(project, ["silver"])
     done = optimize(maintenance, maintenance.targets[0], zorder=["id"])
     assert (done.added, done.replaced, done.removed, done.error) == (1, 3, 0, None)
     assert spark.read.format("delta").load(str(silver)).count() == 3
     with open_ledger(project.ledger, create=True) as ledger:
-        assert notices(project, ledger) == {}, "nothing that gold has not read is in danger"
+        assert find_notices(project, ledger) == {}, "nothing that gold has not read is in danger"
 
 
 def test_optimize_leaves_alone_what_has_not_changed_and_reports_sizes(
@@ -220,7 +220,7 @@ def test_optimize_leaves_alone_what_has_not_changed_and_reports_sizes(
     stand(project, "gold", "silver", 2, seq=1)
     declared = replace(project.delta_flows[0].output, zorder=("id",))
     flows = (replace(project.delta_flows[0], output=declared), *project.delta_flows[1:])
-    maintenance = DeltaMaintenance(replace(project, delta_flows=flows), ["silver"])
+    maintenance = SelectedMaintenance(replace(project, delta_flows=flows), ["silver"])
     [target] = maintenance.targets
     spark.sql(f"INSERT INTO delta.`{silver}` SELECT id, 'more' FROM range(10, 12) DISTRIBUTE BY id")
     first = optimize(maintenance, target, clean=False)

@@ -32,7 +32,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.warehouse import tasks
 from tidegauge.spark import on_demand
-from tidegauge.spark.task_values import seal, unseal
+from tidegauge.spark.task_values import pickle_with_secrets, unpickle_with_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,7 +156,7 @@ def test_a_value_that_has_no_place_is_told_once(yard: Yard, spark: SparkSession)
 
 def test_a_secret_goes_along_with_a_task_and_nowhere_else() -> None:
     lake = Lake("lake", "s3a://bucket/raw", access_key=Secret("key-of-the-bucket"))
-    (found,) = unseal(seal((lake,)))
+    (found,) = unpickle_with_secrets(pickle_with_secrets((lake,)))
     assert found == lake
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(lake)
@@ -164,7 +164,7 @@ def test_a_secret_goes_along_with_a_task_and_nowhere_else() -> None:
 
 def test_a_server_that_is_gone_is_worth_another_try() -> None:
     sink = _Lost(failures=2)
-    body = seal((Range(1, 10, "a"),))
+    body = pickle_with_secrets((Range(1, 10, "a"),))
     assert tasks._take_with_retries(sink, 0, 0, body) == 10
     with pytest.raises(OutputUnreachable):
         tasks._take_with_retries(_Lost(failures=3), 0, 0, body)

@@ -17,7 +17,7 @@ import pyspark
 from tests.support import haste
 from tests.support.servers import free_port
 from tidegauge.spark.archive import java_options
-from tidegauge.spark.jars import Needs, jars
+from tidegauge.spark.jars import JarSet, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.session import DELTA
 
@@ -42,7 +42,7 @@ def start_connect(folder: Path) -> Iterator[str]:
     command = ["setpriv", "--pdeathsig", "KILL", str(home / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    command += ["--jars", ",".join(str(jar) for jar in jars(list(Needs), {})), "spark-internal"]
+    command += ["--jars", ",".join(str(jar) for jar in jars(list(JarSet), {})), "spark-internal"]
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),

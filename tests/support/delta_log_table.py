@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tests.support.delta_output import batch_of, delta_flow_of, tag_of
 from tidegauge.delta_log.application import application
-from tidegauge.delta_log.library import address, options
+from tidegauge.delta_log.delta_rs import address, options
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.spec import Lake

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from tidegauge.model.versions import FEED, History
+from tidegauge.model.versions import FEED, DeltaHistory
 
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b: c"]})
 FED = {FEED: "true"}
@@ -57,10 +57,10 @@ def add(path: str, **facts: Any) -> dict[str, Any]:
     return {"add": {"path": path, "size": 7, "partitionValues": {}, "dataChange": True, **facts}}
 
 
-def facts(found: History, *names: str) -> list[tuple[Any, ...]]:
+def facts(found: DeltaHistory, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(getattr(version, name) for name in names) for version in found.versions]
 
 
-def same(found: History, known: History) -> bool:
+def same(found: DeltaHistory, known: DeltaHistory) -> bool:
     """Compare all but the time of reading and the earliest version, which cleaning the log changes."""
     return replace(found, read_at=known.read_at, earliest=known.earliest) == known

@@ -9,7 +9,7 @@ from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableR
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Draft
 from tidegauge.model.position import VersionPosition, Window
-from tidegauge.model.versions import FEED, History, Version
+from tidegauge.model.versions import FEED, DeltaHistory, Version
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import draft_versions
 
@@ -36,7 +36,7 @@ def idle(number: int, **facts: Any) -> Version:
     return version(number, changes=False, bytes=0, **facts)
 
 
-def history(*versions: Version, after: int | None = None, **facts: Any) -> History:
+def history(*versions: Version, after: int | None = None, **facts: Any) -> DeltaHistory:
     """Make a history whose latest version is the last one given; without any, `after`."""
     latest = versions[-1].number if versions else after or 0
     given: dict[str, Any] = {
@@ -52,7 +52,7 @@ def history(*versions: Version, after: int | None = None, **facts: Any) -> Histo
         "versions": versions,
         "properties": {FEED: "true"},
     }
-    return History(**(given | facts))
+    return DeltaHistory(**(given | facts))
 
 
 def source(name: str = "a", **options: Any) -> DeltaInput:
@@ -81,7 +81,7 @@ def mark(position: int | None, *, checked: int | None = None, source_id: str | N
 
 
 def plan(
-    found: History, position: int | None = None, *, flow: DeltaFlow | None = None, **known: Any
+    found: DeltaHistory, position: int | None = None, *, flow: DeltaFlow | None = None, **known: Any
 ) -> Draft:
     marks = {} if position is None and not known else {"a": mark(position, **known)}
     return draft_versions(flow or delta_flow(), {"a": found}, marks, seen=SEEN)

@@ -14,7 +14,7 @@ from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake, TableName, TableOptions
 from tidegauge.model.staged import DataFile, Staged
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.lake.table import CommittedFile, load_committed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def staged(files: Sequence[DataFile] = ()) -> Staged:
     return Staged(sum(file.rows for file in files), tuple(files))
 
 
-def write(output: ParquetOutput, frame: DataFrame) -> tuple[DataFile, ...]:
+def write(output: LakeOutput, frame: DataFrame) -> tuple[DataFile, ...]:
     """Stage a frame's rows as files that no manifest names yet."""
     return output.stage(BatchRows(LAYOUT, frame=lambda _: frame), lambda: frame.sparkSession).files
 

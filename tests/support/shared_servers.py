@@ -117,13 +117,13 @@ def _start_connect(folder: Path) -> AbstractContextManager[str]:
 def _start_java() -> Iterator[dict[str, Any]]:
     from tests.support.haste import SHARED_CONF_AND_JAVA
     from tidegauge.model.spec import SparkSettings
-    from tidegauge.spark.jars import Needs
-    from tidegauge.spark.pyspark_private import LentJava
+    from tidegauge.spark.jars import JarSet
+    from tidegauge.spark.pyspark_private import SharedJava
     from tidegauge.spark.session import open_session
 
     # The second number is the attempts for a task, so that a failed one is repeated as in a cluster.
     settings = SparkSettings("local[6,2]", SHARED_CONF_AND_JAVA)
-    java = LentJava(open_session(settings, list(Needs)))
+    java = SharedJava(open_session(settings, list(JarSet)))
     yield {"port": java.port, "secret": java.secret}  # it ends with this process
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.output_parts import SHAPE
 from tidegauge.errors import ConfigError
-from tidegauge.flows.override_position import check_fits, from_text, from_timestamp
+from tidegauge.flows.override.position import check_fits, from_text, from_timestamp
 from tidegauge.model.position import RowPosition, Value, ValueKind, VersionPosition, compare
 from tidegauge.model.table import SourceTable
 

@@ -24,8 +24,15 @@ from tidegauge.model.position import RowPosition, Value, ValueKind, Window
 from tidegauge.model.spec import Database, Engine, Lake, LakeTable, TableFlow, TableName, TableOptions
 from tidegauge.model.state import State
 from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
-from tidegauge.plan.backfill import Span, backfill, below, limit_rows, span, under_limit
-from tidegauge.plan.draft import batch_step, draft
+from tidegauge.plan.backfill import (
+    BackfillWindow,
+    draft_backfill,
+    find_backfill_window,
+    fit_batches_to_limit,
+    limit_rows,
+    step_below,
+)
+from tidegauge.plan.draft import batch_step, draft_table
 from tidegauge.sources import sql
 from tidegauge.sources.sqlite import engine as sqlite_engine
 
@@ -136,7 +143,7 @@ def test_a1_any_split_of_any_ties_reads_every_row_once(
     upto = chosen(table, high)
     flow = flow_with(batch_rows=batch_rows, parallel=parallel)
     step = batch_step(flow)
-    made = draft(flow, SHAPE, after, Survey(upto, table.cuts(after, upto, step)))
+    made = draft_table(flow, SHAPE, after, Survey(upto, table.cuts(after, upto, step)))
     assert Counter(table.read(made)) == Counter(table.window(after, upto))
     assert made.rows == len(table.window(after, upto))
     end = after
@@ -162,9 +169,9 @@ def test_a_backfill_reads_its_window_and_never_past_the_watermark(
     watermark = chosen(table, mark)
     begin = None if first is None else at(first)
     end = None if last is None else chosen(table, last)
-    found = span(FLOW, SHAPE, watermark, begin, end, count=table.count)
+    found = find_backfill_window(FLOW, SHAPE, watermark, begin, end, count=table.count)
     assert found.upto is not None
-    made = backfill(FLOW, SHAPE, found, table.cuts(found.after, found.upto, step), pending="later")
+    made = draft_backfill(FLOW, SHAPE, found, table.cuts(found.after, found.upto, step), pending="later")
     expected = {
         row
         for row in table.window(None, watermark)
@@ -191,13 +198,13 @@ def test_a_limit_ends_at_a_cut_and_the_next_plan_goes_on_from_there(
     table, upto = Table(rows), at(9)
     flow = flow_with(batch_rows=batch_rows, parallel=parallel)
     if fitted:
-        flow = under_limit(flow, limit)
+        flow = fit_batches_to_limit(flow, limit)
         assert flow.options.batch_rows <= min(limit, batch_rows)
     step = min(batch_step(flow), limit)
     read: list[Row] = []
     after: RowPosition | None = None
     for _ in range(len(rows) + 1):
-        whole = draft(flow, SHAPE, after, Survey(upto, table.cuts(after, upto, step)))
+        whole = draft_table(flow, SHAPE, after, Survey(upto, table.cuts(after, upto, step)))
         made = limit_rows(whole, limit, step=step)
         if not whole.batches:
             break
@@ -295,7 +302,7 @@ def test_any_crash_resumes_to_the_same_rows_and_costs_at_most_the_batch_in_hand(
 ) -> None:
     table, upto = Table(rows), at(9)
     flow = flow_with(batch_rows=batch_rows, parallel=parallel)
-    made = draft(flow, SHAPE, None, Survey(upto, table.cuts(None, upto, batch_step(flow))))
+    made = draft_table(flow, SHAPE, None, Survey(upto, table.cuts(None, upto, batch_step(flow))))
     world, died = World(table, list(crashes)), len(crashes)
     world.run(made)
     assert world.rows == Counter(rows)
@@ -320,14 +327,14 @@ def test_a_backfill_leaves_the_watermark_where_it_is_whatever_crashes(
     watermark, end = chosen(table, mark), chosen(table, last)
     world = World(table, [])
     cuts = table.cuts(None, watermark, 10)
-    world.run(draft(FLOW, SHAPE, None, Survey(watermark, cuts)))
+    world.run(draft_table(FLOW, SHAPE, None, Survey(watermark, cuts)))
     before, seen = world.rows, world.flow_state.seq
     if not cuts:
         return
     world.crashes = list(crashes)
-    found = span(FLOW, SHAPE, watermark, at(first), end, count=table.count)
+    found = find_backfill_window(FLOW, SHAPE, watermark, at(first), end, count=table.count)
     assert found.upto is not None
-    made = backfill(FLOW, SHAPE, found, table.cuts(found.after, found.upto, step))
+    made = draft_backfill(FLOW, SHAPE, found, table.cuts(found.after, found.upto, step))
     world.run(made)
     again = Counter(row for row in table.window(None, found.upto) if row[0] >= first)
     assert world.rows - before == again
@@ -339,32 +346,36 @@ def test_a_backfill_leaves_the_watermark_where_it_is_whatever_crashes(
 
 
 def test_nothing_read_yet_is_nothing_to_read_again() -> None:
-    found = span(FLOW, SHAPE, None, at(1), None, count=lambda *_: 1)
+    found = find_backfill_window(FLOW, SHAPE, None, at(1), None, count=lambda *_: 1)
     assert found.upto is None
     assert found.notes
-    made = backfill(FLOW, SHAPE, found, ())
+    made = draft_backfill(FLOW, SHAPE, found, ())
     assert not made.batches
     assert made.inputs[0].window is None
 
 
 def test_a_window_is_clamped_to_the_watermark_and_says_so() -> None:
-    found = span(FLOW, SHAPE, at(5, (3, "a")), None, at(5), count=lambda *_: 0)
+    found = find_backfill_window(FLOW, SHAPE, at(5, (3, "a")), None, at(5), count=lambda *_: 0)
     assert found.upto == at(5, (3, "a"))
     assert any("ends at the watermark" in note for note in found.notes)
-    assert span(FLOW, SHAPE, at(5), None, at(5), count=lambda *_: 0) == Span(None, at(5))
+    assert find_backfill_window(FLOW, SHAPE, at(5), None, at(5), count=lambda *_: 0) == BackfillWindow(
+        None, at(5)
+    )
 
 
 def test_a_backfill_begins_where_the_flow_began() -> None:
-    found = span(flow_with(initial="3"), SHAPE, at(5), None, None, count=lambda *_: 0)
-    assert found == Span(at(2), at(5))
-    assert span(flow_with(initial="3"), SHAPE, at(5), at(1), None, count=lambda *_: 0).after == at(0)
+    found = find_backfill_window(flow_with(initial="3"), SHAPE, at(5), None, None, count=lambda *_: 0)
+    assert found == BackfillWindow(at(2), at(5))
+    assert find_backfill_window(
+        flow_with(initial="3"), SHAPE, at(5), at(1), None, count=lambda *_: 0
+    ).after == at(0)
 
 
 def test_a19_an_end_in_text_is_trusted_only_when_the_database_proves_it_lower() -> None:
     source_table = shape_of(ValueKind.TEXT, "value")
     mark, end = at("m", kind=ValueKind.TEXT), at("Z", kind=ValueKind.TEXT)
-    assert span(FLOW, source_table, mark, None, end, count=lambda *_: 2).upto == end
-    assert span(FLOW, source_table, mark, None, end, count=lambda *_: 0).upto == mark
+    assert find_backfill_window(FLOW, source_table, mark, None, end, count=lambda *_: 2).upto == end
+    assert find_backfill_window(FLOW, source_table, mark, None, end, count=lambda *_: 0).upto == mark
 
 
 @pytest.mark.parametrize(
@@ -387,14 +398,14 @@ def test_a_window_begins_just_below_the_first_value(
 ) -> None:
     source_table = shape_of(kind, cursor_kind, scale)
     position = RowPosition(Value(kind, first))
-    assert below(source_table, position) == RowPosition(Value(kind, after))
+    assert step_below(source_table, position) == RowPosition(Value(kind, after))
     if first == after:
-        found = span(FLOW, source_table, position, position, None, count=lambda *_: 0)
+        found = find_backfill_window(FLOW, source_table, position, position, None, count=lambda *_: 0)
         assert any("left out" in note for note in found.notes)
 
 
 def test_a_limit_below_the_first_batch_plans_nothing_and_forgets_nothing() -> None:
-    made = draft(flow_with(parallel=1), SHAPE, None, Survey(at(3), (Cut(at(3), 7),)))
+    made = draft_table(flow_with(parallel=1), SHAPE, None, Survey(at(3), (Cut(at(3), 7),)))
     small = limit_rows(made, 5)
     assert not small.batches
     assert small.inputs[0].window is None
@@ -407,16 +418,16 @@ def test_a_limit_below_the_first_batch_plans_nothing_and_forgets_nothing() -> No
 def test_a_limit_inside_lookback_does_not_take_the_watermark_back() -> None:
     flow = flow_with(parallel=1, lookback=timedelta(seconds=9))
     cuts = tuple(Cut(at(number), 1) for number in range(1, 6))
-    made = draft(flow, SHAPE, at(0), Survey(at(5), cuts))
+    made = draft_table(flow, SHAPE, at(0), Survey(at(5), cuts))
     assert [batch.again for batch in limit_rows(made, 3, watermark=at(4)).batches] == [True] * 3
-    one = draft(flow_with(parallel=5, lookback=timedelta(seconds=9)), SHAPE, at(0), Survey(at(5), cuts))
+    one = draft_table(flow_with(parallel=5, lookback=timedelta(seconds=9)), SHAPE, at(0), Survey(at(5), cuts))
     assert [batch.again for batch in limit_rows(one, 3, step=1, watermark=at(4)).batches] == [True]
     assert [batch.again for batch in limit_rows(one, 4, step=1, watermark=at(2)).batches] == [False]
 
 
 def test_rows_without_a_cursor_are_not_read_before_the_rest_is() -> None:
     batches = (Batch((Window(None, at(3)),), rows=5), Batch((Window(at(3), at(3)),), rows=2, nulls=True))
-    made = replace(draft(FLOW, SHAPE, None, Survey(at(3), (Cut(at(3), 5),))), batches=batches)
+    made = replace(draft_table(FLOW, SHAPE, None, Survey(at(3), (Cut(at(3), 5),))), batches=batches)
     assert limit_rows(made, 6, step=1).batches == batches[:1]
     assert limit_rows(made, 4, step=1).batches == ()
 
@@ -424,6 +435,6 @@ def test_rows_without_a_cursor_are_not_read_before_the_rest_is() -> None:
 def test_a_moment_that_is_none_has_nothing_below_it() -> None:
     source_table = shape_of(ValueKind.TEXT, "timestamp")
     odd = at("yesterday", kind=ValueKind.TEXT)
-    assert below(source_table, odd) == odd
+    assert step_below(source_table, odd) == odd
     with pytest.raises(PositionError):
         Value(ValueKind.INT, "yesterday")

@@ -16,13 +16,13 @@ from tidegauge.model.spec import (
     WarehouseTable,
 )
 from tidegauge.outputs.delta.output import DeltaOutput
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.outputs.warehouse.open import WAREHOUSES, open_warehouse
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 
 def test_a_lake_stages_rows_and_can_do_nothing_else(tmp_path: Path) -> None:
-    found = ParquetOutput(Lake("lake", str(tmp_path)), "t").capabilities
+    found = LakeOutput(Lake("lake", str(tmp_path)), "t").capabilities
     assert (found.stages_rows, found.deletes_keys, found.table) == (True, False, None)
     assert found.inside is None
 

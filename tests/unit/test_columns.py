@@ -9,7 +9,7 @@ import pytest
 from tidegauge.errors import ConfigError, SourceError, TableReplaced
 from tidegauge.model.delta_flow import DeltaInput, ReadByColumn, TableRef
 from tidegauge.model.position import RowPosition, Value, ValueKind
-from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_back, note_late
+from tidegauge.plan.columns import ColumnReadState, check_not_lower, check_same, go_back, note_late
 
 PART = DeltaInput("t", TableRef(name="s.t"), by_column=ReadByColumn("at"))
 
@@ -39,10 +39,10 @@ def test_a_number_has_no_lookback() -> None:
 
 
 def test_what_is_remembered_comes_back_and_what_others_kept_is_nothing() -> None:
-    kept = Remembered("id 7", 2, ("5", 40), "abc by def")
-    assert Remembered.parse(str(kept)) == kept
+    kept = ColumnReadState("id 7", 2, ("5", 40), "abc by def")
+    assert ColumnReadState.parse(str(kept)) == kept
     for other in (None, "", "set back", "0123 by 4567 whole", "[]", "7", "{}"):
-        assert Remembered.parse(other) == Remembered()
+        assert ColumnReadState.parse(other) == ColumnReadState()
 
 
 def test_a_table_that_lies_below_its_watermark_is_refused() -> None:

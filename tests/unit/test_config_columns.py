@@ -11,7 +11,7 @@ import pytest
 from tests.unit.test_config_bad_input import WAREHOUSE, refused
 from tidegauge.config.column_keys import check_condition
 from tidegauge.config.load import load_project
-from tidegauge.config.problems import Complaint
+from tidegauge.config.problems import InvalidValue
 from tidegauge.model.columns import MaskKind, find_mask
 from tidegauge.model.engines import Engine
 from tidegauge.model.identity import accept_scope, read_identity
@@ -120,7 +120,7 @@ def test_e1_a_filter_is_one_condition_and_nothing_more(engine: Engine) -> None:
     for text in GOOD:
         check_condition(text, engine)
     for text in BAD:
-        with pytest.raises(Complaint):
+        with pytest.raises(InvalidValue):
             check_condition(text, engine)
 
 

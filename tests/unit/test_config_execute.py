@@ -10,7 +10,7 @@ import pytest
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError
 from tidegauge.model.one_database import are_one, is_one_table, share_a_transaction
-from tidegauge.model.spec import Database, Engine, Execute, TableName
+from tidegauge.model.spec import Database, Engine, Execution, TableName
 
 HEAD = """\
 pipeline: shop
@@ -38,8 +38,8 @@ def load(folder: Path, body: str) -> None:
     project = load_project(file)
     [sync] = project.syncs
     made = [sync.options, *sync.override.values()]
-    assert Execute.DATABASE in [one.execute for one in made]
-    assert all((one.execute is Execute.DATABASE) is (one.parallel == 1) for one in made)
+    assert Execution.DATABASE in [one.execute for one in made]
+    assert all((one.execute is Execution.DATABASE) is (one.parallel == 1) for one in made)
 
 
 @pytest.mark.parametrize(

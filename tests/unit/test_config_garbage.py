@@ -14,8 +14,8 @@ from tidegauge.config.connection_keys import CONNECTIONS
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Keys
 from tidegauge.config.load import load_project
-from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.config.options import MEANINGS
+from tidegauge.config.project_keys import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.errors import ConfigError
 
 MODELS: list[type[Keys]] = [ProjectKeys, SparkKeys, SyncKeys, FlowKeys, InputKeys, OutputKeys]

@@ -15,13 +15,13 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import (
     Database,
-    Deletes,
+    DeleteMode,
     Drift,
     Engine,
     Lake,
     NullCursor,
     Project,
-    Read,
+    ReadMethod,
     SparkSettings,
     Sync,
 )
@@ -211,7 +211,7 @@ def test_a_sync_has_the_defaults_of_the_reference(tmp_path: Path) -> None:
     assert (options.batch_rows, options.parallel) == (2_000_000, 2)
     assert options.null_cursor is NullCursor.FAIL
     assert (options.types, options.zero_dates) == ({}, "fail")
-    assert (options.drift, options.read, options.deletes) == (Drift.EVOLVE, Read.AUTO, Deletes.NONE)
+    assert (options.drift, options.read, options.deletes) == (Drift.EVOLVE, ReadMethod.AUTO, DeleteMode.NONE)
     assert (options.deletes_limit, options.metadata_columns, options.hybrid) == (0.3, False, False)
     assert (options.distkey, options.sortkey) == (None, ())
 
@@ -316,12 +316,16 @@ def test_how_rows_land_is_said_on_the_sync_and_in_overrides(
         " override: {s.a: {mode: append, deletes: none, deletes_limit: 0.05}, s.b: {mode: null}}}",
     )
     options = sync.options
-    assert (options.mode, options.drift, options.read) == (Mode.SCD2, Drift.FREEZE, Read.JDBC)
-    assert (options.deletes, options.deletes_limit, options.metadata_columns) == (Deletes.SOFT, 0.125, True)
+    assert (options.mode, options.drift, options.read) == (Mode.SCD2, Drift.FREEZE, ReadMethod.JDBC)
+    assert (options.deletes, options.deletes_limit, options.metadata_columns) == (
+        DeleteMode.SOFT,
+        0.125,
+        True,
+    )
     assert (options.distkey, options.sortkey, options.hybrid) == ("id", ("c", "id"), False)
     a, b = sync.override["s.a"], sync.override["s.b"]
-    assert (a.mode, a.deletes, a.deletes_limit, a.drift) == (Mode.APPEND, Deletes.NONE, 0.05, Drift.FREEZE)
-    assert (b.mode, b.deletes, b.sortkey) == (Mode.MERGE, Deletes.SOFT, ("c", "id"))
+    assert (a.mode, a.deletes, a.deletes_limit, a.drift) == (Mode.APPEND, DeleteMode.NONE, 0.05, Drift.FREEZE)
+    assert (b.mode, b.deletes, b.sortkey) == (Mode.MERGE, DeleteMode.SOFT, ("c", "id"))
 
 
 @pytest.mark.parametrize(

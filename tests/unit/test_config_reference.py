@@ -8,7 +8,7 @@ from tidegauge.config.check import key_names
 from tidegauge.config.connection_keys import CONNECTIONS
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.forms import Keys
-from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys
+from tidegauge.config.project_keys import ProjectKeys, SparkKeys, SyncKeys
 from tidegauge.config.reference import reference
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError
-from tidegauge.flows.scheduled import digest, find_scheduled
+from tidegauge.flows.selection.scheduled import digest, find_scheduled
 from tidegauge.model.schedule import CatchUp, Every
 from tidegauge.model.spec import Project
 

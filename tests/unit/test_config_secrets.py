@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.document import read_document
 from tidegauge.config.load import load_project
-from tidegauge.config.problems import Complaint, below, must
+from tidegauge.config.problems import InvalidValue, below, must
 from tidegauge.errors import ConfigError
 from tidegauge.model.secret import Secret, mask
 from tidegauge.model.spec import Database, Project
@@ -297,16 +297,16 @@ def test_literal_text_beside_a_reference_is_not_shown(tmp_path: Path, canary: st
 @pytest.mark.parametrize(
     ("complaint", "said"),
     [
-        (Complaint("this must not be brought-canary"), "cannot be what `${env:TG_BROUGHT}` brings in"),
+        (InvalidValue("this must not be brought-canary"), "cannot be what `${env:TG_BROUGHT}` brings in"),
         (must("be a number", found="brought-canary"), "be a number, which is not what `${env:TG_BROUGHT}`"),
     ],
 )
 def test_e3_no_wording_of_a_message_lets_a_value_through(
-    tmp_path: Path, complaint: Complaint, said: str
+    tmp_path: Path, complaint: InvalidValue, said: str
 ) -> None:
     file = tmp_path / "tidegauge.yml"
     file.write_text("pipeline: x\nlist:\n  - '${env:TG_BROUGHT}'\n")
-    check = Check(read_document(file))
+    check = Problems(read_document(file))
 
     def refuse() -> None:
         with below("list", 0):

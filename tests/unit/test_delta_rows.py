@@ -12,7 +12,7 @@ from tidegauge.ledger.delta_rows import WATERMARKS, decode, encode, next_rows, s
 from tidegauge.ledger.delta_shares import Row
 from tidegauge.ledger.document_store import StoredFlow
 from tidegauge.model.spec import SparkSettings
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import _conf
 
 NOON = "2026-01-01 12:00:00.000000"
@@ -121,11 +121,11 @@ def test_rows_come_back_from_a_file_as_they_went_in() -> None:
 def test_a_session_knows_delta_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegauge.spark.session.jars", lambda needs, conf: [])
     own = {"spark.databricks.delta.snapshotPartitions": "7"}
-    found = _conf(SparkSettings("local[1]", own), [Needs.DELTA])
+    found = _conf(SparkSettings("local[1]", own), [JarSet.DELTA])
     assert found["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
     assert found["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     assert found["spark.databricks.delta.snapshotPartitions"] == "7"
-    assert "spark.sql.extensions" not in _conf(SparkSettings("local[1]", {}), [Needs.JDBC])
+    assert "spark.sql.extensions" not in _conf(SparkSettings("local[1]", {}), [JarSet.JDBC])
 
 
 def test_half_a_surrogate_pair_in_a_flow_s_state_comes_back() -> None:

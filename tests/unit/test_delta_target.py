@@ -19,9 +19,9 @@ from tidegauge.outputs.delta.target import (
     MADE,
     DeltaColumn,
     DeltaTarget,
-    TargetChanges,
+    TargetAlterations,
     TargetColumn,
-    plan_changes,
+    plan_alterations,
     properties_for,
 )
 from tidegauge.outputs.delta.types import as_sql, bare, can_widen, fits, has_map, literal
@@ -76,10 +76,10 @@ def test_a_column_takes_what_it_holds_though_delta_could_not_widen_to_it() -> No
     for held, brought in (("long", "decimal(18,0)"), ("decimal(19,0)", "long")):
         assert fits(held, brought)
         assert not can_widen(held, brought)
-        room = plan_changes(
+        room = plan_alterations(
             (TargetColumn("v", brought),), _target(TargetColumn("v", held)), _output(), Drift.FAIL
         )
-        assert room == TargetChanges((DeltaColumn("v", "v", held),))
+        assert room == TargetAlterations((DeltaColumn("v", "v", held),))
     assert not fits("long", "decimal(19,0)")
     assert not fits({"array": "long"}, {"array": "integer"})
 
@@ -137,10 +137,10 @@ def test_e1_values_and_names_cannot_leave_their_quotes() -> None:
 
 def test_a_target_that_fits_is_left_as_it_is() -> None:
     held = (TargetColumn("ID", "long"), TargetColumn("v", "string"))
-    room = plan_changes(
+    room = plan_alterations(
         (TargetColumn("id", "integer"), TargetColumn("v", "string")), _target(*held), _output(), Drift.FAIL
     )
-    assert room == TargetChanges((DeltaColumn("ID", "id", "long"), DeltaColumn("v", "v", "string")))
+    assert room == TargetAlterations((DeltaColumn("ID", "id", "long"), DeltaColumn("v", "v", "string")))
 
 
 def test_drift_evolve_says_each_step() -> None:
@@ -149,7 +149,7 @@ def test_drift_evolve_says_each_step() -> None:
         TargetColumn("a b", "string"),
         TargetColumn("n", {"array": "long"}),
     )
-    room = plan_changes(columns, _target(TargetColumn("id", "integer")), _output(), Drift.EVOLVE)
+    room = plan_alterations(columns, _target(TargetColumn("id", "integer")), _output(), Drift.EVOLVE)
     assert room.statements == (
         "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         "ADD COLUMNS (`a b` string, `n` array<bigint>)",
@@ -160,7 +160,7 @@ def test_drift_evolve_says_each_step() -> None:
 
 
 def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
-    room = plan_changes(
+    room = plan_alterations(
         (TargetColumn("id", "long"),),
         DeltaTarget("", (TargetColumn("id", "long"),), (), {}),
         _output(),
@@ -193,14 +193,14 @@ def test_a_feed_that_was_off_is_switched_on_and_said() -> None:
 def test_a_target_that_somebody_changed_is_refused(target: DeltaTarget, mode: Mode, said: str) -> None:
     facts: dict[str, Any] = {"key": ("id",)} if mode is Mode.MERGE else {"partition_by": ("id",)}
     with pytest.raises(OutputDisagrees, match=said) as refused:
-        plan_changes((TargetColumn("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
+        plan_alterations((TargetColumn("id", "long"),), target, _output(mode, **facts), Drift.EVOLVE)
     assert refused.value.hint
 
 
 def test_freeze_and_fail_never_widen() -> None:
     for drift in (Drift.FREEZE, Drift.FAIL):
         with pytest.raises(OutputDisagrees, match="is int, and the transform gives bigint") as refused:
-            plan_changes(
+            plan_alterations(
                 (TargetColumn("id", "long"),), _target(TargetColumn("id", "integer")), _output(), drift
             )
         assert "evolve" in str(refused.value.hint)
@@ -210,21 +210,21 @@ def test_d14_what_a_merge_wrote_is_told_from_what_its_user_added() -> None:
     output = _output(Mode.MERGE, key=("a",))
     a, b, mine = TargetColumn("a", "long"), TargetColumn("b", "long"), TargetColumn("mine", "long")
     made = properties_for([a, b], output)
-    assert plan_changes((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == TargetChanges(
+    assert plan_alterations((a, b), _target(a, b, mine, **made), output, Drift.EVOLVE) == TargetAlterations(
         (DeltaColumn("a", "a", "long"), DeltaColumn("b", "b", "long"))
     )
-    gone = plan_changes((a,), _target(a, TargetColumn("B", "long"), mine, **made), output, Drift.EVOLVE)
+    gone = plan_alterations((a,), _target(a, TargetColumn("B", "long"), mine, **made), output, Drift.EVOLVE)
     assert gone.vanished == ("B",)
     assert gone.statements == ()
     [note] = gone.notes
     assert "no longer gives the column B" in note
     assert "NULL in the rows written from now on" in note
     # Made by an older version, or by its user: what comes is known from now on, and nothing else is ours.
-    legacy = plan_changes((a,), _target(a, b, mine), output, Drift.EVOLVE)
+    legacy = plan_alterations((a,), _target(a, b, mine), output, Drift.EVOLVE)
     assert legacy.vanished == ()
     assert legacy.statements == ("SET TBLPROPERTIES ('tidegauge.columns.0' = '[\"a\"]')",)
     # Left out as `drift: freeze` says, so it was never written.
-    frozen = plan_changes((a, b, TargetColumn("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
+    frozen = plan_alterations((a, b, TargetColumn("c", "long")), _target(a, b, **made), output, Drift.FREEZE)
     assert frozen.statements == ()
 
 
@@ -237,10 +237,10 @@ def test_d14_the_names_of_many_columns_are_kept_in_parts_that_a_catalogue_takes(
     parts = [value for name, value in made.items() if name.startswith("tidegauge.columns.")]
     assert len(parts) > 4
     assert max(map(len, parts)) < 4_000
-    assert plan_changes(many, _target(*many, **made), output, Drift.EVOLVE).statements == ()
-    assert len(plan_changes(many[:1], _target(*many, **made), output, Drift.EVOLVE).vanished) == 299
+    assert plan_alterations(many, _target(*many, **made), output, Drift.EVOLVE).statements == ()
+    assert len(plan_alterations(many[:1], _target(*many, **made), output, Drift.EVOLVE).vanished) == 299
     with pytest.raises(OutputDisagrees, match="not as they were written"):
-        plan_changes(many, _target(*many, **{**made, "tidegauge.columns.0": ""}), output, Drift.EVOLVE)
+        plan_alterations(many, _target(*many, **{**made, "tidegauge.columns.0": ""}), output, Drift.EVOLVE)
 
 
 def test_a_new_target_gets_what_its_mode_and_names_need() -> None:
@@ -278,7 +278,7 @@ def test_a_struct_that_grows_at_its_end_is_followed_and_any_other_change_of_it_i
         "struct": [["a", "string"], ["b", {"struct": [["c", "string"], ["d", "long"]]}], ["e f", "date"]]
     }
 
-    room = plan_changes((TargetColumn("s", wider),), held, _output(), Drift.EVOLVE)
+    room = plan_alterations((TargetColumn("s", wider),), held, _output(), Drift.EVOLVE)
 
     assert room.columns == (DeltaColumn("s", "s", wider),)
     assert room.statements == (
@@ -292,7 +292,7 @@ def test_a_struct_that_grows_at_its_end_is_followed_and_any_other_change_of_it_i
         {"struct": [["a", "string"], ["b", {"struct": []}], ["e", "date"]]},
     ):
         with pytest.raises(OutputDisagrees, match="does not fit"):
-            plan_changes((TargetColumn("s", other),), held, _output(), Drift.EVOLVE)
+            plan_alterations((TargetColumn("s", other),), held, _output(), Drift.EVOLVE)
     for drift in (Drift.FREEZE, Drift.FAIL):
         with pytest.raises(OutputDisagrees, match="does not fit"):
-            plan_changes((TargetColumn("s", wider),), held, _output(), drift)
+            plan_alterations((TargetColumn("s", wider),), held, _output(), drift)

@@ -23,7 +23,7 @@ from tidegauge.model.spec import (
     TableOptions,
 )
 from tidegauge.model.table import Cut, OrderedColumn, SourceTable, Survey
-from tidegauge.plan.draft import batch_step, draft, find_window_start
+from tidegauge.plan.draft import batch_step, draft_table, find_window_start
 from tidegauge.plan.identity import check_identity
 
 FLOW = TableFlow(
@@ -110,7 +110,7 @@ def test_a_watermark_never_goes_back_while_lookback_reads_again() -> None:
     flow, source_table = flow_with(parallel=1, lookback=timedelta(seconds=9)), shape_of(ValueKind.TIMESTAMP)
 
     def again(watermark: RowPosition | None) -> list[bool]:
-        made = draft(flow, source_table, None, survey, watermark=watermark)
+        made = draft_table(flow, source_table, None, survey, watermark=watermark)
         assert made.inputs[0].checked == survey.upto
         return [batch.again for batch in made.batches]
 
@@ -124,14 +124,14 @@ def test_lookback_with_nothing_but_nulls_leaves_the_watermark_where_it_is() -> N
     flow = flow_with(lookback=timedelta(seconds=9), null_cursor=NullCursor.INCLUDE)
     mark = at("2025-01-01 00:00:09")
     survey = Survey(at("2025-01-02 00:00:00"), rows_null=3)
-    made = draft(flow, shape_of(ValueKind.TIMESTAMP), at("2025-01-01 00:00:00"), survey, watermark=mark)
+    made = draft_table(flow, shape_of(ValueKind.TIMESTAMP), at("2025-01-01 00:00:00"), survey, watermark=mark)
     assert [(batch.nulls, batch.windows) for batch in made.batches] == [(True, (Window(mark, mark),))]
 
 
 def test_a26_a_plan_ends_at_the_last_row_and_not_at_the_bound() -> None:
     last = RowPosition(Value(ValueKind.TIMESTAMP, "2025-01-31 00:00:00"), (Value(ValueKind.INT, "7"),))
     bound = at("2026-11-16 12:00:00")
-    made = draft(FLOW, shape_of(ValueKind.TIMESTAMP), None, Survey(bound, (Cut(last, 3),), rows_null=1))
+    made = draft_table(FLOW, shape_of(ValueKind.TIMESTAMP), None, Survey(bound, (Cut(last, 3),), rows_null=1))
     [part] = made.inputs
     assert part.window == Window(None, last)
     assert part.checked == bound
@@ -154,7 +154,7 @@ def test_lookback_over_a_number_is_refused() -> None:
 def test_batches_share_their_end_points_and_cover_the_window(rows: list[int], parallel: int) -> None:
     cuts = tuple(Cut(at(str(place), ValueKind.INT), count) for place, count in enumerate(rows))
     upto = cuts[-1].position if cuts else at("99", ValueKind.INT)
-    made = draft(
+    made = draft_table(
         flow_with(parallel=parallel), shape_of(ValueKind.INT, cursor_kind="value"), None, Survey(upto, cuts)
     )
     edges: list[RowPosition | None] = [None]
@@ -173,7 +173,7 @@ def test_a_batch_is_as_many_stretches_as_there_are_readers() -> None:
 
 
 def test_nothing_new_is_a_draft_without_batches() -> None:
-    made = draft(
+    made = draft_table(
         FLOW, shape_of(ValueKind.TIMESTAMP), at("2025-01-01 00:00:00"), Survey(at("2025-01-02 00:00:00"))
     )
     assert not made.batches
@@ -182,7 +182,9 @@ def test_nothing_new_is_a_draft_without_batches() -> None:
 
 
 def test_nothing_safe_yet_has_no_window_but_is_remembered() -> None:
-    made = draft(FLOW, shape_of(ValueKind.INT, cursor_kind="value"), None, Survey(None, pending="later"))
+    made = draft_table(
+        FLOW, shape_of(ValueKind.INT, cursor_kind="value"), None, Survey(None, pending="later")
+    )
     assert not made.batches
     assert made.inputs[0].window is None
     assert made.inputs[0].pending == "later"
@@ -191,15 +193,15 @@ def test_nothing_safe_yet_has_no_window_but_is_remembered() -> None:
 def test_a10_rows_without_a_cursor_are_a_batch_of_their_own_when_included() -> None:
     end = at("2025-01-02 00:00:00")
     survey = Survey(end, (Cut(end, 3),), rows_null=2)
-    made = draft(flow_with(null_cursor=NullCursor.INCLUDE), shape_of(ValueKind.TIMESTAMP), None, survey)
+    made = draft_table(flow_with(null_cursor=NullCursor.INCLUDE), shape_of(ValueKind.TIMESTAMP), None, survey)
     assert [batch.nulls for batch in made.batches] == [False, True]
     assert made.batches[1].windows == (Window(end, end),)
-    assert not [b for b in draft(FLOW, shape_of(ValueKind.TIMESTAMP), None, survey).batches if b.nulls]
+    assert not [b for b in draft_table(FLOW, shape_of(ValueKind.TIMESTAMP), None, survey).batches if b.nulls]
 
 
 def test_a10_a_table_of_nothing_but_rows_without_a_cursor_is_read_too() -> None:
     survey = Survey(None, rows_null=2)
-    made = draft(flow_with(null_cursor=NullCursor.INCLUDE), shape_of(ValueKind.TIMESTAMP), None, survey)
+    made = draft_table(flow_with(null_cursor=NullCursor.INCLUDE), shape_of(ValueKind.TIMESTAMP), None, survey)
     [batch] = made.batches
     assert batch.nulls
     assert batch.windows == (made.inputs[0].window,) == (Window(None, None),)

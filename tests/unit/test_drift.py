@@ -13,7 +13,7 @@ from tidegauge.model.position import ValueKind
 from tidegauge.model.spec import Drift, TableName, TableOptions
 from tidegauge.model.table import Field, Layout, OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.types import holds
-from tidegauge.plan.drift import ChangeKind, ColumnChange, Decision, decide, narrow
+from tidegauge.plan.drift import ChangeKind, ColumnChange, DriftDecision, decide, narrow
 
 TYPES = [
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date"),
@@ -37,11 +37,11 @@ def judge(
     *,
     key: tuple[str, ...] | None = None,
     known: bool = False,
-) -> Decision:
+) -> DriftDecision:
     return decide(policy, held, new, place="dw: orders", key=key, known=known)
 
 
-def kinds(decision: Decision) -> dict[str, ChangeKind]:
+def kinds(decision: DriftDecision) -> dict[str, ChangeKind]:
     return {change.column: change.kind for change in decision.changes}
 
 
@@ -49,13 +49,13 @@ def kinds(decision: Decision) -> dict[str, ChangeKind]:
 def test_the_same_columns_in_any_order_are_no_change(policy: Drift) -> None:
     held = fields(at="timestamp", name="string", id="bigint")
     new = layout(name="string", at="timestamp")
-    assert judge(policy, held, new) == Decision(new)
+    assert judge(policy, held, new) == DriftDecision(new)
 
 
 @pytest.mark.parametrize("policy", Drift)
 def test_an_output_that_holds_nothing_yet_takes_anything(policy: Drift) -> None:
     new = layout(name="string")
-    assert judge(policy, None, new) == Decision(new)
+    assert judge(policy, None, new) == DriftDecision(new)
 
 
 def test_evolve_adds_widens_and_keeps() -> None:
@@ -116,12 +116,12 @@ def test_what_a_target_makes_of_a_type_is_no_change() -> None:
     held, new = fields(id="bigint", small="smallint", day="string"), layout(small="tinyint", day="date")
     made = {"tinyint": "smallint", "date": "string"}
     decision = decide(Drift.FAIL, held, new, place="dw", lands=lambda name: made.get(name, name))
-    assert decision == Decision(new)
+    assert decision == DriftDecision(new)
 
 
 def test_a_target_that_folds_names_does_not_get_a_column_twice() -> None:
     held, new = fields(id="bigint", name="string"), layout(Name="string")
-    assert decide(Drift.FAIL, held, new, place="dw", named=str.lower) == Decision(new)
+    assert decide(Drift.FAIL, held, new, place="dw", named=str.lower) == DriftDecision(new)
     kept = fields(ID="bigint", NAME="string", Gone="int")
     decision = decide(Drift.FREEZE, kept, layout(Name="string", come="int"), place="dw", named=str.lower)
     assert kinds(decision) == {"Gone": ChangeKind.DROPPED, "come": ChangeKind.ADDED}
@@ -210,8 +210,8 @@ def test_a_rename_is_a_guess_and_loses_nothing() -> None:
 
 def test_what_was_decided_before_is_not_told_again() -> None:
     held, new = fields(id="bigint", gone="int"), layout()
-    assert judge(Drift.EVOLVE, held, new, known=True) == Decision(new)
-    assert judge(Drift.FAIL, held, new, known=True) == Decision(new)
+    assert judge(Drift.EVOLVE, held, new, known=True) == DriftDecision(new)
+    assert judge(Drift.FAIL, held, new, known=True) == DriftDecision(new)
     frozen = judge(Drift.FREEZE, held, layout(new="int"), known=True)
     assert frozen.changes == ()
     assert frozen.left_out == ("new",)
@@ -223,7 +223,7 @@ def test_what_was_decided_before_is_not_told_again() -> None:
 def test_columns_of_the_outputs_own_are_nobodys_loss() -> None:
     held = fields(id="bigint", valid_from="timestamp", is_current="boolean")
     decision = decide(Drift.FAIL, held, layout(), place="dw", own=("valid_from", "is_current"))
-    assert decision == Decision(layout())
+    assert decision == DriftDecision(layout())
 
 
 @given(one=st.sampled_from(TYPES), two=st.sampled_from(TYPES), three=st.sampled_from(TYPES))

@@ -16,7 +16,7 @@ from tests.unit.test_config_flows import flow, load
 from tests.unit.test_declare import HEAD, _untouched, declared  # noqa: F401 - a fixture for every test
 from tidegauge.config import values
 from tidegauge.errors import ExpectationFailed, OutputDisagrees
-from tidegauge.flows.made_by import MadeBy
+from tidegauge.flows.transform_fingerprint import TransformFingerprint
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, Function, Sql, TableRef
 from tidegauge.model.expectation import (
     Accepted,
@@ -236,7 +236,7 @@ def test_a_column_that_is_not_there_is_told_at_plan_where_columns_are_known(
 
 def test_only_what_is_set_aside_changes_what_the_target_is_made_by(tmp_path: Path) -> None:
     plain, warned, dropped, aside, other = (
-        MadeBy.of(flow_of(tmp_path, expect))
+        TransformFingerprint.of(flow_of(tmp_path, expect))
         for expect in (
             "a: not_null",
             '"n > 1": warn',

@@ -23,8 +23,8 @@ from tidegauge.model.spec import (
     TableOptions,
     WarehouseTable,
 )
-from tidegauge.plan import files
-from tidegauge.plan.files import Chain, LakeBatches
+from tidegauge.plan import lake_batches as files
+from tidegauge.plan.lake_batches import Chain, LakeBatch
 
 PLACE = "/lake/t"
 FLOW = TableFlow(
@@ -115,7 +115,7 @@ def test_load_batches_follow_each_other_without_gap_or_overlap(
     sizes: list[tuple[int, str]], after: int, mode: Mode
 ) -> None:
     pieces = [
-        LakeBatches(after + number, rows, kind, f"stamp {number}")
+        LakeBatch(after + number, rows, kind, f"stamp {number}")
         for number, (rows, kind) in enumerate(sizes, start=1)
     ]
     flow = replace(FLOW, options=replace(FLOW.options, mode=mode))

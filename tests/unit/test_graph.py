@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.project import here, refused
 from tidegauge.cli.draw_graph import draw_mermaid, draw_tree
-from tidegauge.flows.graph import GraphNode, make_graph
+from tidegauge.flows.selection.graph import GraphNode, make_graph
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import (
     Database,

@@ -12,7 +12,7 @@ import pytest
 from tests.support.workflows import FLOWS, load
 from tests.unit.test_stats import run
 from tidegauge.errors import ConfigError
-from tidegauge.flows.quarantine_shown import SetAside
+from tidegauge.flows.quarantine.summary import QuarantineSummary
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.health import (
@@ -152,8 +152,8 @@ def test_counts_are_judged() -> None:
 
 
 def test_rows_set_aside_are_a_warning() -> None:
-    assert list(judge_aside(SetAside("f", "/q", 0, {}))) == []
-    [found] = judge_aside(SetAside("f", "/q", 3, {"owner_known": 2, "workers": 1}))
+    assert list(judge_aside(QuarantineSummary("f", "/q", 0, {}))) == []
+    [found] = judge_aside(QuarantineSummary("f", "/q", 3, {"owner_known": 2, "workers": 1}))
     assert (found.check, found.level) == (HealthCheck.QUALITY, HealthLevel.WARNING)
     assert found.says.startswith("3 rows are set aside (owner_known 2, workers 1)")
 

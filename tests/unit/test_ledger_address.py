@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.config.ledger import check_address
-from tidegauge.config.problems import Complaint
+from tidegauge.config.problems import InvalidValue
 from tidegauge.errors import ConfigError
 from tidegauge.ledger.address import parse
 from tidegauge.model.ledger_address import ALIASES
@@ -58,7 +58,7 @@ def test_what_the_project_file_lets_through_the_ledger_takes(address: str, said:
         return
     with pytest.raises(ConfigError, match=said):
         parse(address)
-    with pytest.raises(Complaint, match=said):
+    with pytest.raises(InvalidValue, match=said):
         check_address(address, written=address, base=Path("/"))
 
 
@@ -67,7 +67,7 @@ def test_a_word_for_a_scheme_is_answered_with_the_scheme_by_both(alias: str) -> 
     address = f"{alias}:///a/b.db"
     with pytest.raises(ConfigError) as opened:
         parse(address)
-    with pytest.raises(Complaint) as checked:
+    with pytest.raises(InvalidValue) as checked:
         check_address(address, written=address, base=Path("/"))
     assert str(opened.value.hint).startswith(f"did you mean {ALIASES[alias]}?")
     assert checked.value.hint == f"did you mean `{ALIASES[alias]}`?"

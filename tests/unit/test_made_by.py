@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from tidegauge.flows.made_by import MadeBy, Origin
+from tidegauge.flows.transform_fingerprint import TargetTransforms, TransformFingerprint
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Sql, TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.pending import Pending
@@ -24,30 +24,30 @@ APPENDS = replace(FLOW, output=replace(FLOW.output, mode=Mode.APPEND))
 
 
 def test_the_text_is_the_one_that_ledgers_have() -> None:
-    made = MadeBy.of(FLOW)
+    made = TransformFingerprint.of(FLOW)
     assert str(made) == f"{TRANSFORM} by {KEY}"
     assert str(replace(made, whole=True)) == f"{TRANSFORM} by {KEY} whole"
-    assert str(MadeBy.of(APPENDS)) == TRANSFORM
+    assert str(TransformFingerprint.of(APPENDS)) == TRANSFORM
     for text in (TRANSFORM, f"{TRANSFORM} whole", f"{TRANSFORM} by {KEY}", f"{TRANSFORM} by {KEY} whole"):
-        assert str(MadeBy.parse(text)) == text
+        assert str(TransformFingerprint.parse(text)) == text
 
 
 def test_what_the_marks_of_a_flow_remember() -> None:
-    now = MadeBy.of(FLOW)
-    nothing = Origin.read([None, None])
+    now = TransformFingerprint.of(FLOW)
+    nothing = TargetTransforms.read([None, None])
     assert (nothing.made, nothing.set_back, nothing.whole) == ((), False, False)
     assert nothing.is_of(now)
     assert nothing.is_counted(now)
-    back = Origin.read([Pending.SET_BACK, str(now)])
+    back = TargetTransforms.read([Pending.SET_BACK, str(now)])
     assert back.set_back
     assert back.made == (now,)
-    uncounted = Origin.read([f"{TRANSFORM} whole"])
+    uncounted = TargetTransforms.read([f"{TRANSFORM} whole"])
     assert uncounted.whole
     assert uncounted.is_of(now)
     assert uncounted.is_known(now)
     assert not uncounted.is_counted(now)
-    assert uncounted.is_counted(MadeBy.of(APPENDS)), "who counts no key needs none counted"
-    other = Origin.read([str(replace(now, counted_key="0" * 8))])
+    assert uncounted.is_counted(TransformFingerprint.of(APPENDS)), "who counts no key needs none counted"
+    other = TargetTransforms.read([str(replace(now, counted_key="0" * 8))])
     assert other.is_of(now)
     assert not other.is_known(now)
-    assert not Origin.read(["0" * 16, str(now)]).is_of(now)
+    assert not TargetTransforms.read(["0" * 16, str(now)]).is_of(now)

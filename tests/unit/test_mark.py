@@ -27,7 +27,7 @@ from tidegauge.model.expectation import (
     Rule,
     Unique,
 )
-from tidegauge.model.marks import FAILED, ROW, Marks, refuse
+from tidegauge.model.marks import FAILED, ROW, FailedCheckBits, refuse
 from tidegauge.model.row_text import read_rows, write_rows
 from tidegauge.model.spec import Lake, TableName
 from tidegauge.model.table import Field, Layout
@@ -52,7 +52,7 @@ def failing(kind: str, rule: Rule, *values: Any) -> list[int]:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(values, schema_of(layout)[0].type)], schema=schema_of(layout)
     )
-    marker = Marker(layout, Marks.of([expect(rule)]))
+    marker = Marker(layout, FailedCheckBits.of([expect(rule)]))
     return [at for at, mask in enumerate(marker.find_failed(batch).to_pylist()) if mask]
 
 
@@ -114,7 +114,7 @@ def test_a_row_has_one_bit_for_each_check_and_its_size_tells_what_becomes_of_it(
         expect(Predicate("n <> 4"), FAIL, "four"),
         expect(Predicate("n < 10"), QUARANTINE, "ten"),
     ]
-    marks = Marks.of(checks)
+    marks = FailedCheckBits.of(checks)
     assert [one.name for one in marks.checks] == ["two", "four", "three", "one", "ten"]
     layout = layout_of(id="bigint", n="int")
     rows = pa.RecordBatch.from_pydict({"id": range(6), "n": [1, 2, 3, 4, 5, 10]}, schema=schema_of(layout))
@@ -136,7 +136,7 @@ def test_a_row_has_one_bit_for_each_check_and_its_size_tells_what_becomes_of_it(
         marks.judge("t", dict.fromkeys(failed, 1), lambda bit: f"row {bit}")
     with pytest.raises(ExpectationFailed, match="t: 1 row is not as expected, `four`"):
         refuse("t", checks[4], 1, None, lambda: None)
-    found = Marks.of(checks[:2]).judge("t", {0: 5, 1: 2, 3: 1, 2: 3}, lambda _: None)
+    found = FailedCheckBits.of(checks[:2]).judge("t", {0: 5, 1: 2, 3: 1, 2: 3}, lambda _: None)
     assert (found.checked, found.quarantined, found.dropped) == (11, 4, 0)
     assert [one.failed for one in found.counts] == [3, 4]
 
@@ -233,7 +233,9 @@ def test_marking_leaves_values_and_order_alone_can_be_pickled_and_passes_over_ke
 def test_a_predicate_that_breaks_at_a_row_fails_the_batch_and_is_named() -> None:
     layout = layout_of(id="bigint", s="string")
     rows = pa.RecordBatch.from_pydict({"id": [1], "s": ["x"]}, schema=schema_of(layout))
-    marker = Marker(layout, Marks.of([expect(Predicate("CAST(s AS INT) > 0"), QUARANTINE, "number")]))
+    marker = Marker(
+        layout, FailedCheckBits.of([expect(Predicate("CAST(s AS INT) > 0"), QUARANTINE, "number")])
+    )
     with pytest.raises(
         ExpectationFailed, match=r"`number` cannot be evaluated for a row: Conversion Error"
     ) as found:

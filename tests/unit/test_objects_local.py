@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.output_parts import LAYOUT, batch, local_lake, staged, tag
 from tidegauge.errors import OutputUnreachable, OutputUnsafe
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 from tidegauge.storage.local import LocalFiles
 
 
@@ -43,7 +43,7 @@ def test_a_disk_that_fills_up_before_the_manifest_leaves_the_batch_uncommitted(
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    output = ParquetOutput(local_lake(tmp_path), "t")
+    output = LakeOutput(local_lake(tmp_path), "t")
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputUnreachable, match="no space is left"):
@@ -59,7 +59,7 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "link", no_links)
     with pytest.raises(OutputUnsafe, match="hard links") as refused:
-        ParquetOutput(local_lake(tmp_path), "t").prepare()
+        LakeOutput(local_lake(tmp_path), "t").prepare()
     # A JSON ledger's files are put by the same words.
     assert "manifest" not in refused.value.message
     assert "ledger" in (refused.value.hint or "")

@@ -11,9 +11,9 @@ import pytest
 from tests.support.workflows import FLOWS, load
 from tidegauge.delta_log.commit import Commit
 from tidegauge.errors import ConfigError, SourceError, TableMissing
-from tidegauge.flows.maintenance import MaintainedTable, TableSize
-from tidegauge.flows.optimize import find_reason, look_at
-from tidegauge.flows.vacuum import find_vacuum_reason
+from tidegauge.flows.maintenance.base import MaintainedTable, TableSize
+from tidegauge.flows.maintenance.optimize import find_reason, look_at
+from tidegauge.flows.maintenance.vacuum import find_vacuum_reason
 from tidegauge.model.delta_flow import TableRef
 
 NOW = datetime(2026, 1, 20, tzinfo=UTC)

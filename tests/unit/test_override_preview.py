@@ -7,8 +7,8 @@ from datetime import datetime
 import pytest
 
 from tidegauge.errors import ConfigError
-from tidegauge.flows.override import Import, Imported, OverridePreview, Refresh
-from tidegauge.flows.override_delta import DeltaOverridePreviewer
+from tidegauge.flows.override.delta import DeltaOverridePreviewer
+from tidegauge.flows.override.preview import Import, Imported, OverridePreview, Refresh
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.mode import Mode
 from tidegauge.model.position import Position, VersionPosition

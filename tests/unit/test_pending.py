@@ -6,18 +6,18 @@ from datetime import datetime
 
 import pytest
 
-from tidegauge.flows.made_by import MadeBy, Origin
+from tidegauge.flows.transform_fingerprint import TargetTransforms, TransformFingerprint
 from tidegauge.model.pending import Pending
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.sources.candidate import Candidate, from_text, to_text
+from tidegauge.sources.candidate import BoundCandidate, from_text, to_text
 from tidegauge.sources.dialect import OpenWork
 
-POINT = Candidate(
+POINT = BoundCandidate(
     Value(ValueKind.INT, "7"),
     datetime(2026, 1, 2, 3, 4, 5),
     (OpenWork(datetime(2026, 1, 1), "connection 1", connection="1", transaction="t"),),
 )
-MADE = MadeBy("0123456789abcdef", "01234567", whole=True)
+MADE = TransformFingerprint("0123456789abcdef", "01234567", whole=True)
 
 
 def test_points_come_back_as_they_were() -> None:
@@ -27,8 +27,10 @@ def test_points_come_back_as_they_were() -> None:
 
 
 def test_what_a_target_was_made_by_comes_back_as_it_was() -> None:
-    assert Origin.read([Pending.of_target(MADE).text, None]) == Origin((MADE,), set_back=False)
-    assert Origin.read([Pending.SET_BACK]) == Origin((), set_back=True)
+    assert TargetTransforms.read([Pending.of_target(MADE).text, None]) == TargetTransforms(
+        (MADE,), set_back=False
+    )
+    assert TargetTransforms.read([Pending.SET_BACK]) == TargetTransforms((), set_back=True)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,6 @@ def test_a_survey_forgets_what_it_did_not_write(text: str | None) -> None:
 
 
 def test_a_text_of_another_meaning_is_no_transform_that_is_known() -> None:
-    origin = Origin.read([to_text([POINT])])
+    origin = TargetTransforms.read([to_text([POINT])])
     assert not origin.set_back
     assert not origin.is_of(MADE)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.compare.deleted_keys import check_limit, find_vanished
+from tidegauge.compare.deleted_keys import check_limit, find_deleted_keys
 from tidegauge.errors import MassDelete, OutputDisagrees
 
 SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])
@@ -28,7 +28,7 @@ def batches(rows: list[tuple[Any, ...]], schema: pa.Schema, size: int = 3) -> It
 
 
 def gone(source: list[Any], target: list[Any], schema: pa.Schema = SCHEMA, **how: Any) -> set[Any]:
-    found = find_vanished(batches(source, schema), batches(target, schema), schema, **how)
+    found = find_deleted_keys(batches(source, schema), batches(target, schema), schema, **how)
     assert found.keys.schema == schema
     assert (found.source_rows, found.target_rows) == (len(source), len(target))
     rows = [tuple(row.values()) for row in found.keys.to_pylist()]
@@ -69,7 +69,7 @@ def test_a19_a_target_that_folds_its_keys_loses_none_that_the_source_has_in_anot
 )
 def test_every_kind_of_key_is_compared_exactly(kind: pa.DataType, both: Any, only: Any) -> None:
     schema = pa.schema([("k", kind)])
-    found = find_vanished(
+    found = find_deleted_keys(
         batches([(both,)], schema), batches([(both,), (only,)], schema, size=1), schema
     ).keys.column("k")
     assert found.equals(pa.chunked_array([pa.array([only], kind)]))
@@ -78,12 +78,12 @@ def test_every_kind_of_key_is_compared_exactly(kind: pa.DataType, both: Any, onl
 def test_a_target_may_hold_its_keys_in_a_wider_type_and_beside_other_columns() -> None:
     schema = pa.schema([("id", pa.int8())])
     wide = pa.schema([("x", pa.string()), ("id", pa.int16())])
-    found = find_vanished(batches([(1,)], schema), batches([("a", 1), ("b", 2)], wide), schema)
+    found = find_deleted_keys(batches([(1,)], schema), batches([("a", 1), ("b", 2)], wide), schema)
     assert found.keys.to_pydict() == {"id": [2]}
     with pytest.raises(OutputDisagrees, match="id"):
-        find_vanished(batches([(1,)], schema), batches([("a", 1000)], wide), schema)
+        find_deleted_keys(batches([(1,)], schema), batches([("a", 1000)], wide), schema)
     with pytest.raises(OutputDisagrees, match="id"):
-        find_vanished([], batches([("a",)], pa.schema([("x", pa.string())])), schema)
+        find_deleted_keys([], batches([("a",)], pa.schema([("x", pa.string())])), schema)
 
 
 def test_an_empty_source_means_that_all_are_gone() -> None:
@@ -92,7 +92,7 @@ def test_an_empty_source_means_that_all_are_gone() -> None:
 
 
 def test_what_vanished_travels_to_a_task() -> None:
-    found = find_vanished([], batches([(1, "a"), (2, "b")], SCHEMA), SCHEMA)
+    found = find_deleted_keys([], batches([(1, "a"), (2, "b")], SCHEMA), SCHEMA)
     again = pickle.loads(pickle.dumps(found))
     assert pa.Table.from_batches(again.batches(), SCHEMA).sort_by("a").to_pydict() == {
         "a": [1, 2],

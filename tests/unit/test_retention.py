@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegauge.errors import SourceError
-from tidegauge.flows.vacuum_needs import VacuumCommit, VacuumReader, needs
+from tidegauge.flows.maintenance.vacuum_needs import VacuumCommit, VacuumConsumer, find_needed_files
 from tidegauge.model.retention import (
     FILE_RETENTION,
     LOG_RETENTION,
@@ -17,7 +17,7 @@ from tidegauge.model.retention import (
     time_left,
     unread,
 )
-from tidegauge.model.versions import History, Version
+from tidegauge.model.versions import DeltaHistory, Version
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -84,7 +84,7 @@ def test_a_version_that_changed_nothing_is_not_waited_for() -> None:
     def version(number: int, *, changes: bool) -> Version:
         return Version(number, NOW - (10 - number) * DAY, changes, True, 0, True, "d", "t")
 
-    history = History(
+    history = DeltaHistory(
         "/t", "t", 9, NOW, "d", "", 0, NOW, 3, tuple(version(n, changes=n in (5, 8)) for n in range(4, 10))
     )
     assert unread(history, 3, NOW) == time_left(5, NOW - 5 * DAY, {}, NOW)
@@ -98,8 +98,8 @@ def test_a_span_is_shown_in_its_two_largest_units() -> None:
     assert shown(timedelta(seconds=-1)) == "0 seconds"
 
 
-def reader(after: int) -> VacuumReader:
-    return VacuumReader("silver", "orders", after, f"its watermark is version {after}")
+def reader(after: int) -> VacuumConsumer:
+    return VacuumConsumer("silver", "orders", after, f"its watermark is version {after}")
 
 
 OLD = [
@@ -112,7 +112,7 @@ OLD = [
 
 @pytest.mark.parametrize(("after", "lost"), [(3, 4), (4, 6), (5, 6), (6, None), (7, None), (9, None)])
 def test_c1_a_vacuum_takes_nothing_that_a_reader_behind_still_needs(after: int, lost: int | None) -> None:
-    found = needs([reader(after)], OLD, retain=7 * DAY, own=7 * DAY, now=NOW)
+    found = find_needed_files([reader(after)], OLD, retain=7 * DAY, own=7 * DAY, now=NOW)
     assert [need.version for need in found] == ([] if lost is None else [lost])
     for need in found:
         assert f"its watermark is version {after}" in need.text
@@ -121,7 +121,9 @@ def test_c1_a_vacuum_takes_nothing_that_a_reader_behind_still_needs(after: int, 
 
 def test_c1_keeping_more_helps_the_feed_but_not_what_delta_has_forgotten() -> None:
     def lost(after: int, retain: timedelta, own: timedelta) -> list[int]:
-        return [need.version for need in needs([reader(after)], OLD, retain=retain, own=own, now=NOW)]
+        return [
+            need.version for need in find_needed_files([reader(after)], OLD, retain=retain, own=own, now=NOW)
+        ]
 
     assert lost(4, 10 * DAY, 7 * DAY) == []
     assert lost(3, 30 * DAY, 7 * DAY) == [4]
@@ -130,6 +132,6 @@ def test_c1_keeping_more_helps_the_feed_but_not_what_delta_has_forgotten() -> No
 
 
 def test_every_reader_is_asked_and_none_is_enough_to_go_on() -> None:
-    found = needs([reader(9), reader(5), reader(3)], OLD, retain=7 * DAY, own=7 * DAY, now=NOW)
+    found = find_needed_files([reader(9), reader(5), reader(3)], OLD, retain=7 * DAY, own=7 * DAY, now=NOW)
     assert [(need.reader.after, need.version) for need in found] == [(5, 6), (3, 4)]
-    assert needs([], OLD, retain=timedelta(0), own=7 * DAY, now=NOW) == []
+    assert find_needed_files([], OLD, retain=timedelta(0), own=7 * DAY, now=NOW) == []

@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 
 from tidegauge.errors import FlowHeld, SourceError, Stopped, TidegaugeError
-from tidegauge.flows.select_words import select_flows
+from tidegauge.flows.selection.select_words import select_flows
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import Project, SparkSettings
 from tidegauge.model.state import State
 from tidegauge.run.context import RunContext
+from tidegauge.run.jobs import JobRunner, PlannedJobs
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.run.scheduler import Begun, Schedule
 
 GRAPH = {
     "bronze_a": (),
@@ -70,18 +70,20 @@ class Recorder:
         return [FlowReport(flow.name, State.FAILED if error else State.SUCCESS, 0.0, error=error)]
 
     def go(self) -> dict[str, FlowReport]:
-        heads = Begun({flow.name: partial(self._work, flow) for flow in LAYERS if "bronze" in flow.name})
+        heads = PlannedJobs(
+            {flow.name: partial(self._work, flow) for flow in LAYERS if "bronze" in flow.name}
+        )
         later = [flow for flow in LAYERS if "bronze" not in flow.name]
-        schedule = Schedule(self.context, heads, later, self._follow, together=self.together)
+        schedule = JobRunner(self.context, heads, later, self._follow, together=self.together)
         return {report.flow: report for report in schedule.run()}
 
-    def _follow(self, flows: Any) -> Begun:
+    def _follow(self, flows: Any) -> PlannedJobs:
         self.planned.append([flow.name for flow in flows])
         if not self.together:
-            return Begun({}, [report for flow in flows for report in self._work(flow)])
+            return PlannedJobs({}, [report for flow in flows for report in self._work(flow)])
         jobs = {flow.name: partial(self._work, flow) for flow in flows if flow.name not in self.refused}
         refused = [FlowReport(name, State.FAILED, 0.0, error=SourceError("no")) for name in self.refused]
-        return Begun(jobs, [one for one in refused if one.flow in {flow.name for flow in flows}])
+        return PlannedJobs(jobs, [one for one in refused if one.flow in {flow.name for flow in flows}])
 
 
 def test_whoever_reads_comes_after_whom_it_reads_from() -> None:

@@ -15,8 +15,8 @@ from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.state import State
 from tidegauge.observe.events import BatchCommitted, FlowEnded, FlowPlanned, Planning
 from tidegauge.observe.notebook import NotebookProgress, is_notebook
-from tidegauge.observe.view import SaidOnce, describe
-from tidegauge.operations.plan import Preview
+from tidegauge.observe.progress import SaidOnce, describe
+from tidegauge.operations.plan import FlowPreview
 from tidegauge.run.report import FlowReport, RunReport
 
 
@@ -52,7 +52,7 @@ def test_rows_that_nobody_has_counted_yet_are_told_by_their_versions() -> None:
     draft = versions(3, 7)
     event = FlowPlanned("silver", None, 1, resumed=False, notes=(), draft=draft)
     assert describe(event) == ["silver: planned: orders from version 3 to version 7 in 1 batch"]
-    preview = Preview("silver", State.PLANNED, "silver.orders", draft)
+    preview = FlowPreview("silver", State.PLANNED, "silver.orders", draft)
     assert preview.to_json()["rows"] is None
     first = FlowPlanned("silver", None, 1, resumed=False, notes=(), draft=versions(None, 0))
     assert "orders from the beginning to version 0" in describe(first)[0]
@@ -67,7 +67,7 @@ def test_what_holds_for_many_tables_alike_is_said_once() -> None:
     assert first[1:] == [f"orders: note: {other}"]
     assert second == [f"lines: note: {other}"]
     previews = [
-        Preview(flow, State.SKIPPED, "dw", remarks=(note, other) if flow == "a" else (note,))
+        FlowPreview(flow, State.SKIPPED, "dw", remarks=(note, other) if flow == "a" else (note,))
         for flow in "abc"
     ]
     assert plan_table(previews).notes == (f"a, b, c: {note}", f"a: {other}")

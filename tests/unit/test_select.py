@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tidegauge.errors import ConfigError, Place, TableMissing
-from tidegauge.flows.select import Selection, Sources, choose, expand
+from tidegauge.flows.selection.select import Selection, SourceConnections, choose, expand
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Sql, TableRef
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
@@ -110,7 +110,7 @@ HAVE_ALL = {"with_column": lambda _: frozenset(CATALOGUE), "with_key": lambda: f
 """Every table has the cursor and a key."""
 
 
-class Known(Sources):
+class Known(SourceConnections):
     def of(self, database: Database) -> Source:
         return cast("Source", SimpleNamespace(tables=lambda: tuple(CATALOGUE), **HAVE_ALL))
 
@@ -228,7 +228,7 @@ def choose_with(
         with_key=lambda: frozenset(catalogue),
     )
 
-    class Shown(Sources):
+    class Shown(SourceConnections):
         def of(self, database: Database) -> Source:
             return cast("Source", source)
 

@@ -17,7 +17,7 @@ from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.position import Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.staged import DataFile, Staged
-from tidegauge.outputs.lake.output import ParquetOutput
+from tidegauge.outputs.lake.output import LakeOutput
 
 
 class Still(Actor):
@@ -73,7 +73,7 @@ def question(dice: random.Random) -> tuple[str, Callable[[Output], object]]:
 @pytest.mark.parametrize("seed", range(30))
 def test_the_feigned_output_answers_as_the_real_one(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
-    real, made_up = ParquetOutput(spec.Lake("lake", str(tmp_path)), "orders"), feigned()
+    real, made_up = LakeOutput(spec.Lake("lake", str(tmp_path)), "orders"), feigned()
     said = []
     for _ in range(25):
         text, work = question(dice)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.model.spec import Lake
 from tidegauge.outputs.delta import small_batches
 from tidegauge.storage.store import open_store

@@ -15,8 +15,8 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import TableOptions
 from tidegauge.sources import bound_wait as bound_wait
 from tidegauge.sources.bound_wait import BoundWait, ReadyBound
-from tidegauge.sources.candidate import Candidate, drop_ended, from_text, to_text
-from tidegauge.sources.dialect import Moment, OpenWork
+from tidegauge.sources.candidate import BoundCandidate, drop_ended, from_text, to_text
+from tidegauge.sources.dialect import ClockReading, OpenWork
 
 NOON = datetime(2025, 6, 1, 12)
 SECOND = timedelta(seconds=1)
@@ -66,31 +66,31 @@ WAITS = work(statement="q1")
     ],
 )
 def test_a27_who_was_open_is_known_again(before: OpenWork, after: tuple[OpenWork, ...], still: bool) -> None:
-    candidate = Candidate(None, NOON, (before,))
-    assert bool(drop_ended(candidate, Moment(NOON, after)).open) is still
+    candidate = BoundCandidate(None, NOON, (before,))
+    assert bool(drop_ended(candidate, ClockReading(NOON, after)).open) is still
 
 
 def test_a27_a_prepared_transaction_that_was_seen_before_is_nobody_elses() -> None:
     detached = work("", transaction="11:00", number="31")
-    left = drop_ended(Candidate(None, NOON, (WAITS, detached)), Moment(NOON, (detached,)))
+    left = drop_ended(BoundCandidate(None, NOON, (WAITS, detached)), ClockReading(NOON, (detached,)))
     assert left.open == (detached,)
 
 
 def test_a27_its_age_is_that_of_the_statement_that_waited() -> None:
-    waited = Candidate(None, NOON, (work(statement="q1", age=90),))
-    (left,) = drop_ended(waited, Moment(NOON, (work(transaction="12:00", age=1),))).open
+    waited = BoundCandidate(None, NOON, (work(statement="q1", age=90),))
+    (left,) = drop_ended(waited, ClockReading(NOON, (work(transaction="12:00", age=1),))).open
     assert left.started == NOON - 90 * SECOND
 
 
 class Source:
     """Says one moment after the other, and the last one for ever."""
 
-    def __init__(self, *moments: Moment) -> None:
-        self._moments: Iterator[Moment] = chain(moments, repeat(moments[-1]))
-        self._now: Moment | None = None
+    def __init__(self, *moments: ClockReading) -> None:
+        self._moments: Iterator[ClockReading] = chain(moments, repeat(moments[-1]))
+        self._now: ClockReading | None = None
         self.looks = 0
 
-    def __call__(self, *, fresh: bool) -> Moment:
+    def __call__(self, *, fresh: bool) -> ClockReading:
         if fresh or self._now is None:
             self._now = replace(next(self._moments))
             self.looks += 1
@@ -103,18 +103,18 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bound_wait, "LONG", 0.1)
 
 
-def at(seconds: float, *works: OpenWork, blind: str | None = None) -> Moment:
-    return Moment(NOON + seconds * SECOND, works, blind=blind, sure=False)
+def at(seconds: float, *works: OpenWork, blind: str | None = None) -> ClockReading:
+    return ClockReading(NOON + seconds * SECOND, works, blind=blind, sure=False)
 
 
-def moments(source: Source, *kept: Candidate, options: TableOptions = OPTIONS) -> ReadyBound:
+def moments(source: Source, *kept: BoundCandidate, options: TableOptions = OPTIONS) -> ReadyBound:
     return BoundWait(source).moments(options, kept)
 
 
 def test_a27_with_nothing_open_the_clock_itself_is_safe() -> None:
     source = Source(at(0))
     found = moments(source)
-    assert (found.candidate, found.waiting, source.looks) == (Candidate(None, NOON, ()), (), 1)
+    assert (found.candidate, found.waiting, source.looks) == (BoundCandidate(None, NOON, ()), (), 1)
 
 
 def test_a27_short_transactions_are_waited_for() -> None:
@@ -126,7 +126,7 @@ def test_a27_short_transactions_are_waited_for() -> None:
 
 def test_a27_what_does_not_end_is_remembered_and_an_earlier_look_serves() -> None:
     source = Source(at(0, work(transaction="1")))
-    before = Candidate(None, NOON - 60 * SECOND, (work("5", transaction="0"),))
+    before = BoundCandidate(None, NOON - 60 * SECOND, (work("5", transaction="0"),))
     older = replace(before, seen=NOON - 90 * SECOND, open=())
     found = moments(source, older, before)
     assert found.candidate == replace(before, open=())
@@ -135,8 +135,8 @@ def test_a27_what_does_not_end_is_remembered_and_an_earlier_look_serves() -> Non
 
 
 def test_a27_a_look_by_a_clock_that_was_ahead_is_no_bound() -> None:
-    found = moments(Source(at(0)), Candidate(None, NOON + 60 * SECOND, ()))
-    assert found.candidate == Candidate(None, NOON, ())
+    found = moments(Source(at(0)), BoundCandidate(None, NOON + 60 * SECOND, ()))
+    assert found.candidate == BoundCandidate(None, NOON, ())
 
 
 def test_a27_nobody_waits_for_what_has_been_open_for_long() -> None:
@@ -162,16 +162,16 @@ def test_a24_what_is_ignored_is_not_waited_for() -> None:
     assert (found.candidate.seen, source.looks) == (NOON, 1)
 
 
-def values(source: Source, *kept: Candidate, options: TableOptions = OPTIONS) -> ReadyBound:
+def values(source: Source, *kept: BoundCandidate, options: TableOptions = OPTIONS) -> ReadyBound:
     return BoundWait(source).values(options, kept, NINE)
 
 
-def three(seconds: float, *works: OpenWork) -> Candidate:
-    return Candidate(Value(ValueKind.INT, "3"), NOON - seconds * SECOND, works)
+def three(seconds: float, *works: OpenWork) -> BoundCandidate:
+    return BoundCandidate(Value(ValueKind.INT, "3"), NOON - seconds * SECOND, works)
 
 
 def test_a25_with_nothing_open_the_highest_value_is_safe_at_once() -> None:
-    assert values(Source(at(0))).candidate == Candidate(NINE, NOON, ())
+    assert values(Source(at(0))).candidate == BoundCandidate(NINE, NOON, ())
 
 
 def test_a25_an_older_candidate_is_kept_until_it_is_safe() -> None:
@@ -197,7 +197,7 @@ def test_a23_without_sight_settle_has_to_pass() -> None:
 
 
 def test_a25_a_source_with_one_writer_has_nobody_to_wait_for() -> None:
-    assert values(Source(Moment(NOON))).candidate == Candidate(NINE, NOON, ())
+    assert values(Source(ClockReading(NOON))).candidate == BoundCandidate(NINE, NOON, ())
 
 
 texts = st.text(max_size=8)
@@ -210,7 +210,7 @@ works = st.builds(
     texts,
 )
 candidates = st.builds(
-    Candidate,
+    BoundCandidate,
     st.none() | st.integers().map(lambda number: Value(ValueKind.INT, str(number))),
     st.datetimes(),
     st.lists(works, max_size=3).map(tuple),
@@ -218,7 +218,7 @@ candidates = st.builds(
 
 
 @given(candidates)
-def test_a_candidate_survives_the_ledger(candidate: Candidate) -> None:
+def test_a_candidate_survives_the_ledger(candidate: BoundCandidate) -> None:
     kind = candidate.value.kind if candidate.value else None
     text = to_text((candidate,))
     assert from_text(text, kind) == (candidate,)
@@ -226,14 +226,14 @@ def test_a_candidate_survives_the_ledger(candidate: Candidate) -> None:
 
 
 def test_the_ledger_keeps_the_oldest_and_the_newest() -> None:
-    many = [Candidate(None, NOON + number * SECOND, (WAITS,)) for number in range(9)]
+    many = [BoundCandidate(None, NOON + number * SECOND, (WAITS,)) for number in range(9)]
     kept = [one.seen.second for one in from_text(to_text(many), None)]
     assert kept == [0, 1, 2, 8]
 
 
 def test_a27_a_list_too_long_for_the_ledger_is_forgotten_whole() -> None:
     many = tuple(work(str(number), transaction="12:00:00", number=str(number)) for number in range(2000))
-    assert to_text((Candidate(None, NOON, many),)) is None
+    assert to_text((BoundCandidate(None, NOON, many),)) is None
 
 
 @pytest.mark.parametrize(

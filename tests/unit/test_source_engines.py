@@ -16,8 +16,14 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.sources.engines import ENGINES, find_engine
 
 SOURCE = Path(tidegauge.__file__).parent
-PLACES = ("model/engines.py", "config/connection_keys.py", "outputs/", "flows/deletes.py", "compare/blocks/")
-"""Beside an engine's own folder. `flows/deletes.py` asks how a target compares keys, `compare/blocks` has the
+PLACES = (
+    "model/engines.py",
+    "config/connection_keys.py",
+    "outputs/",
+    "flows/table/deletes.py",
+    "compare/blocks/",
+)
+"""Beside an engine's own folder. `flows/table/deletes.py` asks how a target compares keys, `compare/blocks` has the
 SQL of each one's hashes."""
 
 

@@ -11,7 +11,7 @@ from tidegauge.model.spec import TableName
 from tidegauge.sources.mysql.types import RULES as MYSQL
 from tidegauge.sources.postgresql.types import RULES as POSTGRESQL
 from tidegauge.sources.texts import spark_text
-from tidegauge.sources.types import Native, arrive, decimal_size
+from tidegauge.sources.types import CatalogueColumn, arrive, decimal_size
 from tidegauge.sources.types_page import markdown
 
 TABLE = TableName("shop", "orders")
@@ -36,18 +36,18 @@ def test_no_type_has_two_rules_without_a_condition() -> None:
 def test_any_scale_of_postgresql_is_a_decimal_of_spark(
     precision: int, scale: int, size: tuple[int, int]
 ) -> None:
-    assert decimal_size(Native("n", "numeric", "numeric", precision=precision, scale=scale)) == size
+    assert decimal_size(CatalogueColumn("n", "numeric", "numeric", precision=precision, scale=scale)) == size
 
 
 @pytest.mark.parametrize(
     "native",
     [
-        Native("v", "decimal", "decimal(39,0)", precision=39, scale=0),
-        Native("v", "geometry", "geometry"),
-        Native("v", "vector", "vector(3)"),
+        CatalogueColumn("v", "decimal", "decimal(39,0)", precision=39, scale=0),
+        CatalogueColumn("v", "geometry", "geometry"),
+        CatalogueColumn("v", "vector", "vector(3)"),
     ],
 )
-def test_what_cannot_be_held_names_column_type_and_override(native: Native) -> None:
+def test_what_cannot_be_held_names_column_type_and_override(native: CatalogueColumn) -> None:
     with pytest.raises(TypeNotHeld) as caught:
         arrive(MYSQL, TABLE, native, "`v`", override=None, zero_dates="fail")
     assert "shop.orders" in caught.value.message
@@ -59,24 +59,35 @@ def test_what_cannot_be_held_names_column_type_and_override(native: Native) -> N
 @pytest.mark.parametrize("override", ["decimal(39,0)", "decimal(2,3)", "date", "int", "whatever"])
 def test_an_override_that_has_no_exact_way_is_refused(override: str) -> None:
     with pytest.raises(TypeNotHeld):
-        arrive(MYSQL, TABLE, Native("v", "bigint", "bigint"), "`v`", override=override, zero_dates="fail")
+        arrive(
+            MYSQL,
+            TABLE,
+            CatalogueColumn("v", "bigint", "bigint"),
+            "`v`",
+            override=override,
+            zero_dates="fail",
+        )
 
 
 def test_an_override_that_says_what_is_so_anyway_is_fine() -> None:
-    column = arrive(MYSQL, TABLE, Native("v", "int", "int"), "`v`", override="INT", zero_dates="fail")
+    column = arrive(
+        MYSQL, TABLE, CatalogueColumn("v", "int", "int"), "`v`", override="INT", zero_dates="fail"
+    )
     assert column.arrives == "int"
 
 
 def test_a_name_with_braces_is_not_taken_for_a_place() -> None:
-    column = arrive(MYSQL, TABLE, Native("{p}", "date", "date"), "`{p}`", override=None, zero_dates="fail")
+    column = arrive(
+        MYSQL, TABLE, CatalogueColumn("{p}", "date", "date"), "`{p}`", override=None, zero_dates="fail"
+    )
     assert "`{p}`" in column.select
 
 
 def test_zero_dates_as_null_lift_only_their_own_guard() -> None:
-    native = Native("v", "datetime", "datetime")
+    native = CatalogueColumn("v", "datetime", "datetime")
     assert arrive(MYSQL, TABLE, native, "`v`", override=None, zero_dates="fail").guard
     assert arrive(MYSQL, TABLE, native, "`v`", override=None, zero_dates="null").guard is None
-    number = Native("v", "numeric", "numeric(3,2)", precision=3, scale=2)
+    number = CatalogueColumn("v", "numeric", "numeric(3,2)", precision=3, scale=2)
     assert arrive(POSTGRESQL, TABLE, number, '"v"', override=None, zero_dates="null").guard
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tidegauge.errors import ConfigError
-from tidegauge.flows.select import expand
-from tidegauge.flows.select_words import select_flows
-from tidegauge.flows.synced_tables import link_optimizes, link_to_syncs
+from tidegauge.flows.selection.select import expand
+from tidegauge.flows.selection.select_words import select_flows
+from tidegauge.flows.selection.synced_tables import link_optimizes, link_to_syncs
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Database, Engine, Lake, Sync, TableFlow, TableName, TableOptions

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.config.load import load_project
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.scheduled import find_scheduled
+from tidegauge.flows.selection.scheduled import find_scheduled
 from tidegauge.model.alert import AlertResult
 from tidegauge.operations import tick_alerts
 from tidegauge.operations.tick import TickResult

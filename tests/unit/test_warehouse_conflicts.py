@@ -20,7 +20,7 @@ from tidegauge.outputs.warehouse.mysql import session as mysql
 from tidegauge.outputs.warehouse.postgresql import session as postgresql
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
 from tidegauge.outputs.warehouse.sqlite.warehouse import SQLite, SQLiteSession
-from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken
+from tidegauge.outputs.warehouse.warehouse import LockTimeout, WriteConflict
 
 
 class NoServer:
@@ -61,7 +61,7 @@ def on_snowflake(state: str, words: str) -> Exception:
     ids=["postgresql", "mysql", "redshift", "snowflake"],
 )
 def test_a_lock_that_was_waited_for_in_vain(waited: Any) -> None:
-    assert type(waited()) is Locked
+    assert type(waited()) is LockTimeout
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_lock_that_was_waited_for_in_vain(waited: Any) -> None:
 )
 def test_a_session_that_was_faster(overtaken: Any) -> None:
     error = overtaken()
-    assert type(error) is Overtaken
+    assert type(error) is WriteConflict
     assert error.retryable
 
 
@@ -94,7 +94,7 @@ def test_a_catalogue_that_duckdb_lets_only_one_change(tmp_path: Path) -> None:
     first.run("CREATE TABLE t (id INT)")
     first.commit()
     first.run("ALTER TABLE t ADD COLUMN a INT")
-    with pytest.raises(Overtaken):
+    with pytest.raises(WriteConflict):
         second.alone("ALTER TABLE t ADD COLUMN b INT")
     first.close()
     second.close()
@@ -119,14 +119,15 @@ class Slow:
 @pytest.mark.parametrize("times", [1, commits._TRIES - 1])
 def test_who_was_overtaken_looks_again(tmp_path: Path, times: int) -> None:
     warehouse = SQLite(Database("w", Engine.SQLITE, path=tmp_path / "w.db"))
-    session = Slow(warehouse.connect(), Overtaken("another session was faster"), times)
+    session = Slow(warehouse.connect(), WriteConflict("another session was faster"), times)
     made = Commits(warehouse, TableName(None, "t"), "shop", "t/load")
     assert made.make(session)[-1].epoch == 0
     assert len(made.heads(session)) == 1
 
 
 @pytest.mark.parametrize(
-    ("error", "times"), [(Locked("held"), 1), (OutputUnreachable("gone"), 1), (Overtaken("faster"), 99)]
+    ("error", "times"),
+    [(LockTimeout("held"), 1), (OutputUnreachable("gone"), 1), (WriteConflict("faster"), 99)],
 )
 def test_who_waited_in_vain_or_is_always_overtaken_gives_up(
     tmp_path: Path, error: Exception, times: int

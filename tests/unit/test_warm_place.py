@@ -12,8 +12,8 @@ import pytest
 from tidegauge.config.load import load_project
 from tidegauge.errors import ConfigError, SparkFailed
 from tidegauge.model.spec import SparkSettings
-from tidegauge.spark.take_up import find_kept, fingerprint_of, stop_kept, take_up
-from tidegauge.spark.warm_place import Listener, address_of, ask, locked, socket_of, warm_folder
+from tidegauge.spark.warm_client import find_kept, fingerprint_of, stop_kept, take_up
+from tidegauge.spark.warm_sockets import Listener, address_of, ask, locked, socket_of, warm_folder
 
 
 @pytest.fixture(autouse=True)

@@ -22,16 +22,16 @@ from tidegauge.errors import ConfigError, RunFailed, TidegaugeError
 from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener
 from tidegauge.observe.notebook import is_notebook, watch_in_notebook
-from tidegauge.observe.view import watch
+from tidegauge.observe.progress import watch
 from tidegauge.operations.plan import preview
 from tidegauge.operations.status import summarize_flows
-from tidegauge.operations.telemetry import Tracing, send_telemetry, tell_of_error
+from tidegauge.operations.telemetry import LineageForwarder, send_telemetry, tell_of_error
 from tidegauge.operations.verify import explain_nothing_compared, verify
 from tidegauge.operations.watermarks import list_watermarks
 from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
 
-Selection = str | Sequence[str]
+SelectWords = str | Sequence[str]
 """What `--select` takes: one or several names, patterns, `tag:x`, `+up` or `down+`."""
 
 _log = logging.getLogger("tidegauge")
@@ -64,7 +64,7 @@ class LoadedProject:
         return f"<Tidegauge project {self.name} in {self.spec.root}>"
 
     def plan(
-        self, select: Selection = (), *, stage: str | None = None, limit: int | None = None
+        self, select: SelectWords = (), *, stage: str | None = None, limit: int | None = None
     ) -> PlanResult:
         """Preview what a run would read and write, and why. Writes nothing.
 
@@ -78,7 +78,7 @@ class LoadedProject:
 
     def run(
         self,
-        select: Selection = (),
+        select: SelectWords = (),
         *,
         stage: str | None = None,
         parallel: int = 2,
@@ -112,7 +112,10 @@ class LoadedProject:
 
     def _run(self, options: RunOptions, progress: bool | Listener, stop: threading.Event) -> RunResult:
         try:
-            with _open_progress(progress) as tell, Tracing(self.spec, tell, warn=_log.warning) as traced:
+            with (
+                _open_progress(progress) as tell,
+                LineageForwarder(self.spec, tell, warn=_log.warning) as traced,
+            ):
                 report = run(self.spec, options, tell=traced, stop=stop)
         except TidegaugeError as error:
             tell_of_error(self.spec, error, warn=_log.warning)
@@ -123,13 +126,13 @@ class LoadedProject:
         )
         return RunResult(report, told)
 
-    def status(self, select: Selection = ()) -> StatusResult:
+    def status(self, select: SelectWords = ()) -> StatusResult:
         """Show where every flow stands, from the ledger alone: asks no source and starts no Spark."""
         at, flows = summarize_flows(self.spec, _list_words(select))
         return StatusResult(at, tuple(flows))
 
     def verify(
-        self, select: Selection = (), *, stage: str | None = None, progress: bool | Listener = True
+        self, select: SelectWords = (), *, stage: str | None = None, progress: bool | Listener = True
     ) -> VerifyResult:
         """Compare source and target up to the watermark, key by key; the result's `equal` says if they match.
 
@@ -158,7 +161,7 @@ def _make_failure(result: RunResult) -> RunFailed:
     return error
 
 
-def _list_words(select: Selection) -> tuple[str, ...]:
+def _list_words(select: SelectWords) -> tuple[str, ...]:
     return (select,) if isinstance(select, str) else tuple(select)
 
 

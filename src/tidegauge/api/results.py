@@ -13,9 +13,9 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.watermark import Watermark
 from tidegauge.observe.tables import Table
-from tidegauge.operations.plan import Preview
+from tidegauge.operations.plan import FlowPreview
 from tidegauge.operations.status import FlowSummary
-from tidegauge.operations.verify import Verified, is_proven
+from tidegauge.operations.verify import TableVerification, is_proven
 from tidegauge.operations.watermarks import watermark_to_json
 from tidegauge.run.report import FlowReport, RunReport
 
@@ -41,7 +41,7 @@ class ShownAsTable(ABC):
 class PlanResult(ShownAsTable):
     """What a run would do, flow by flow. Nothing was written."""
 
-    flows: tuple[Preview, ...]
+    flows: tuple[FlowPreview, ...]
     notes: tuple[str, ...] = ()
     """Notes on parts of the project file that have no effect."""
 
@@ -57,10 +57,10 @@ class PlanResult(ShownAsTable):
     def table(self) -> Table:
         return plan_table(self.flows, self.notes)
 
-    def __iter__(self) -> Iterator[Preview]:
+    def __iter__(self) -> Iterator[FlowPreview]:
         return iter(self.flows)
 
-    def __getitem__(self, flow: str) -> Preview:
+    def __getitem__(self, flow: str) -> FlowPreview:
         return _find(flow, {one.flow: one for one in self.flows})
 
     def to_json(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class StatusResult(ShownAsTable):
 class VerifyResult(ShownAsTable):
     """How source and target compare, table by table."""
 
-    tables: tuple[Verified, ...]
+    tables: tuple[TableVerification, ...]
 
     @property
     def equal(self) -> bool:
@@ -151,10 +151,10 @@ class VerifyResult(ShownAsTable):
     def table(self) -> Table:
         return verify_table(self.tables)
 
-    def __iter__(self) -> Iterator[Verified]:
+    def __iter__(self) -> Iterator[TableVerification]:
         return iter(self.tables)
 
-    def __getitem__(self, table: str) -> Verified:
+    def __getitem__(self, table: str) -> TableVerification:
         return _find(table, {one.table: one for one in self.tables})
 
     def to_json(self) -> dict[str, Any]:

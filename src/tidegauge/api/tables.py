@@ -13,9 +13,9 @@ from tidegauge.observe.tables import Table, show_ago, show_cell, show_duration
 
 if TYPE_CHECKING:
     from tidegauge.model.watermark import Watermark
-    from tidegauge.operations.plan import Preview
+    from tidegauge.operations.plan import FlowPreview
     from tidegauge.operations.status import FlowSummary
-    from tidegauge.operations.verify import Verified
+    from tidegauge.operations.verify import TableVerification
     from tidegauge.run.report import FlowReport, RunReport
 
 _MOST_NAMES = 8
@@ -23,7 +23,7 @@ CHANGES = ("inserted", "updated", "deleted")
 _MARKS = {True: "✓", False: "✗", None: "—"}
 
 
-def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
+def plan_table(flows: Sequence[FlowPreview], notes: Sequence[str] = ()) -> Table:
     return Table(
         ("flow", "state", "rows", "batches", "by", "after", "up to", "output"),
         tuple(
@@ -47,7 +47,7 @@ def plan_table(flows: Sequence[Preview], notes: Sequence[str] = ()) -> Table:
     )
 
 
-def _merge_notes(flows: Sequence[Preview]) -> Iterator[str]:
+def _merge_notes(flows: Sequence[FlowPreview]) -> Iterator[str]:
     """Write each note once, after the names of all flows that it is about."""
     who: dict[str, list[str]] = {}
     for flow in flows:
@@ -58,11 +58,11 @@ def _merge_notes(flows: Sequence[Preview]) -> Iterator[str]:
         yield f"{', '.join(names[:_MOST_NAMES])}{more}: {note}"
 
 
-def _show_state(flow: Preview) -> str:
+def _show_state(flow: FlowPreview) -> str:
     return tell_state(flow.state, prevented=flow.held_back)
 
 
-def _show_rows(flow: Preview) -> int | None:
+def _show_rows(flow: FlowPreview) -> int | None:
     """Return how many rows a run would read; None where only the run counts them, as between Delta tables."""
     return flow.rows if flow.counted else None
 
@@ -138,7 +138,7 @@ def _list_inputs(positions: Mapping[str, str], *, named: bool) -> str:
     return ", ".join(f"{name}: {where}" if several else where for name, where in positions.items())
 
 
-def verify_table(results: Sequence[Verified]) -> Table:
+def verify_table(results: Sequence[TableVerification]) -> Table:
     return Table(
         ("table", "equal", "source rows", "target rows", "missing", "extra", "different", "newer", "by"),
         tuple(
@@ -158,7 +158,7 @@ def verify_table(results: Sequence[Verified]) -> Table:
     )
 
 
-def _explain_verified(one: Verified) -> list[str]:
+def _explain_verified(one: TableVerification) -> list[str]:
     found = one.difference
     examples = [f"{one.table}: {kind}: {key}" for kind, key in found.examples] if found else []
     why = [f"{one.table}: compared row by row: {found.why_rows}"] if found and found.why_rows else []

@@ -24,8 +24,8 @@ from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegauge.flows.backfill import BackfillRequest
-    from tidegauge.operations.backfill import Backfill
+    from tidegauge.flows.table.backfill import BackfillRequest
+    from tidegauge.operations.backfill import BackfillPreview
 
 
 def command(
@@ -54,15 +54,15 @@ def command(
     debug: DebugOption = False,
 ) -> None:
     """Read a window again, or all for a new column; the live watermark stays where it is."""
-    from tidegauge.flows.backfill import BackfillRequest
-    from tidegauge.operations.backfill import preview, run_backfill
+    from tidegauge.flows.table.backfill import BackfillRequest
+    from tidegauge.operations.backfill import preview_backfill, run_backfill
 
     chosen, request = selection(select, table), BackfillRequest(from_, to, column, limit)
     _check_request(chosen, request)
     if not dry_run:
         check_reason("backfill", reason)
     loaded = open_project(project)
-    found = preview(loaded, chosen, request)
+    found = preview_backfill(loaded, chosen, request)
     if not json:
         _show(found)
     if dry_run or not any(one.rows or one.unfinished for one in found):
@@ -101,13 +101,13 @@ def _check_request(chosen: Sequence[str], request: BackfillRequest) -> None:
         )
 
 
-def _refuse_dangers(found: Sequence[Backfill]) -> None:
+def _refuse_dangers(found: Sequence[BackfillPreview]) -> None:
     risky = next((one for one in found if one.dangers), None)
     if risky is not None:
         raise ConfigError(risky.dangers[0], hint="if that is what you want, add --force; nothing was changed")
 
 
-def _show(found: Sequence[Backfill]) -> None:
+def _show(found: Sequence[BackfillPreview]) -> None:
     from tidegauge.model.position import to_text
 
     print_table(
@@ -124,7 +124,7 @@ def _show(found: Sequence[Backfill]) -> None:
             say(f"   {one.name}: {line}")
 
 
-def _end(found: Sequence[Backfill], *, json: bool, says: str) -> NoReturn:
+def _end(found: Sequence[BackfillPreview], *, json: bool, says: str) -> NoReturn:
     if json:
         print_json(
             {

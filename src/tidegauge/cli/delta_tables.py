@@ -11,7 +11,7 @@ import typer
 from tidegauge.cli.output import print_json, print_table, report_error, say
 
 if TYPE_CHECKING:
-    from tidegauge.flows.maintenance import MaintenanceResult
+    from tidegauge.flows.maintenance.base import MaintenanceResult
 
 TablesOption = Annotated[
     list[str] | None,
@@ -19,7 +19,7 @@ TablesOption = Annotated[
 ]
 
 
-class Tell:
+class TableProgress:
     """Writes a line to stderr for each table that is begun."""
 
     def __init__(self, word: str, *, quiet: bool) -> None:
@@ -77,7 +77,7 @@ def _cell(one: MaintenanceResult, column: str) -> object:
 
 def _describe_sizes(one: MaintenanceResult, column: str) -> object:
     """One cell about the table before or after an optimize; None if it was not optimized."""
-    from tidegauge.flows.maintenance import show_bytes
+    from tidegauge.flows.maintenance.base import show_bytes
 
     if one.before is None or one.after is None or one.seconds is None:
         return None

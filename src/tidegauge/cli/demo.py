@@ -41,7 +41,7 @@ def _play(folder: Path) -> bool:
     from tidegauge.cli.verify import show
     from tidegauge.demo.layers import play_layers
     from tidegauge.demo.story import play
-    from tidegauge.observe.view import watch
+    from tidegauge.observe.progress import watch
 
     def speak(text: str) -> None:
         say(text)

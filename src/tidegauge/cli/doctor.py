@@ -28,10 +28,10 @@ def command(
 
     Nothing is changed anywhere.
     """
-    from tidegauge.operations.doctor import examine
+    from tidegauge.operations.doctor import check_project
 
     findings = []
-    for one in examine(open_project(project), probe=write_probe):
+    for one in check_project(open_project(project), probe=write_probe):
         findings.append(one)
         if not json:
             say(

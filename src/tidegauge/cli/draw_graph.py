@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.flows.graph import find_layers
+from tidegauge.flows.selection.graph import find_layers
 
 if TYPE_CHECKING:
-    from tidegauge.flows.graph import GraphNode
+    from tidegauge.flows.selection.graph import GraphNode
 
 _GAP = 3
 _LEAST = 24

@@ -19,7 +19,7 @@ from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
     from tidegauge.model.plan import Batch, Draft
-    from tidegauge.operations.plan import Preview
+    from tidegauge.operations.plan import FlowPreview
 
 _MOST = 20
 """How many batches are shown as text."""
@@ -49,7 +49,7 @@ def command(
     raise typer.Exit(1 if failed else 0)
 
 
-def _lines(flow: Preview) -> list[str]:
+def _lines(flow: FlowPreview) -> list[str]:
     lines = [f"{flow.flow} → {flow.output}: {flow.state}", *(f"   {note}" for note in flow.notes)]
     return lines + ([f"   {line}" for line in describe_batches(flow.draft, flow.done)] if flow.draft else [])
 
@@ -64,7 +64,7 @@ def describe_batches(draft: Draft, done: int) -> list[str]:
     return [*lines, *([f"… and {len(batches) - _MOST} more"] if len(batches) > _MOST else [])]
 
 
-def _batches(flow: Preview) -> list[list[dict[str, object]]]:
+def _batches(flow: FlowPreview) -> list[list[dict[str, object]]]:
     if flow.draft is None:
         return []
     return [_parts(flow.draft, batch) for batch in flow.draft.batches[flow.done :]]

@@ -34,9 +34,9 @@ def list_(
     debug: DebugOption = False,  # noqa: ARG001 - read where errors are shown
 ) -> None:
     """Show committed files by batch, and leftovers that no reader sees."""
-    from tidegauge.operations.files import listings
+    from tidegauge.operations.files import list_files
 
-    found = listings(open_project(project), selection(select, table))
+    found = list_files(open_project(project), selection(select, table))
     if json:
         print_json({"schema": "tidegauge/files-list/1", "tables": [one.to_json() for one in found]})
         return

@@ -30,7 +30,7 @@ def command(
 
     `watermark undo` brings them back.
     """
-    from tidegauge.operations.forget import carry_out, preview
+    from tidegauge.operations.forget import preview_forget, run_forget
 
     wanted = selection(select, table)
     if not wanted:
@@ -38,12 +38,12 @@ def command(
     if not dry_run:
         check_reason("forget", reason)
     found = open_project(project)
-    partings = preview(found, wanted)
+    partings = preview_forget(found, wanted)
     if not json:
         _show(partings)
     if not dry_run:
         asked = partings[0].flow if len(partings) == 1 else f"{len(partings)} flows"
-        carry_out(found, partings, reason=confirm_with_reason(f"forget {asked}?", reason, yes=yes))
+        run_forget(found, partings, reason=confirm_with_reason(f"forget {asked}?", reason, yes=yes))
     if json:
         flows = [one.to_json() for one in partings]
         print_json({"schema": "tidegauge/forget/1", "done": not dry_run, "flows": flows})

@@ -86,9 +86,9 @@ def command(
 
 
 def _examine(project: Project, chosen: Sequence[str], pipeline: str | None) -> tuple[datetime, list[Health]]:
-    from tidegauge.operations.health import examine, examine_tracker
+    from tidegauge.operations.health import check_health, examine_tracker
 
-    return examine_tracker(project, pipeline) if pipeline else examine(project, chosen)
+    return examine_tracker(project, pipeline) if pipeline else check_health(project, chosen)
 
 
 def _send_new_alerts(

@@ -100,7 +100,7 @@ def _find_events(
 
     from tidegauge.config.durations import parse_duration
     from tidegauge.ledger.open import open_ledger
-    from tidegauge.operations.tracked import check_pipeline
+    from tidegauge.operations.tracker_pipelines import check_pipeline
 
     with open_ledger(project.ledger, create=False) as ledger:
         if asked:

@@ -148,12 +148,12 @@ def rebuild(
     debug: DebugOption = False,
 ) -> None:
     """Bring watermarks back from the outputs, for a ledger that is lost or an older copy."""
-    from tidegauge.operations.rebuild import carry_out, preview
+    from tidegauge.operations.rebuild import preview_rebuild, run_rebuild
 
     if not dry_run:
         check_reason("ledger rebuild", reason)
     opened = open_project(project)
-    found = preview(opened, selection(select, table), debug=debug)
+    found = preview_rebuild(opened, selection(select, table), debug=debug)
     behind = [one for one in found if one.is_behind]
     if not json:
         _show_found(found)
@@ -162,7 +162,7 @@ def rebuild(
         reason = confirm_with_reason(
             f"bring the watermark of {what} to where the output is?", reason, yes=yes
         )
-        found = carry_out(opened, found, reason=reason)
+        found = run_rebuild(opened, found, reason=reason)
     if json:
         flows = [one.to_json() for one in found]
         print_json({"schema": "tidegauge/ledger-rebuild/1", "done": not dry_run, "flows": flows})

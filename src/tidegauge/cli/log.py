@@ -43,13 +43,13 @@ def logs_json() -> bool:
 def watch_here(*, debug: bool = False) -> Iterator[Listener]:
     """A listener that shows the run on stderr until the block ends; with `debug` in lines, step by step."""
     from tidegauge.observe.json_log import JsonLines
-    from tidegauge.observe.view import Lines, watch
+    from tidegauge.observe.progress import LogLines, watch
 
     with ExitStack() as opened:
         if logs_json():
             tell: Listener = JsonLines(sys.stderr)
         else:
-            tell = Lines(sys.stderr) if debug else opened.enter_context(watch(sys.stderr))
+            tell = LogLines(sys.stderr) if debug else opened.enter_context(watch(sys.stderr))
         if debug:
             from tidegauge.cli.debug import debugging
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.delta_tables import TablesOption, Tell, show_and_exit
+from tidegauge.cli.delta_tables import TableProgress, TablesOption, show_and_exit
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
 
@@ -32,16 +32,16 @@ def command(
 
     A table that has no small files, or has not changed since it was last optimized, is left as it is.
     """
-    from tidegauge.flows.optimize import optimize
-    from tidegauge.operations.delta_tables import DeltaMaintenance
+    from tidegauge.flows.maintenance.optimize import optimize
+    from tidegauge.operations.delta_tables import SelectedMaintenance
 
     columns = tuple(name.strip() for name in (zorder or "").split(",") if name.strip())
-    maintenance = DeltaMaintenance(
+    maintenance = SelectedMaintenance(
         open_project(project), tuple(select or ()), tuple(table or ()), debug=debug
     )
     found = maintenance.each(
         lambda one: optimize(maintenance, one, zorder=columns, clean=vacuum, force=force),
-        Tell("optimizing", quiet=json),
+        TableProgress("optimizing", quiet=json),
     )
     compacted = [one for one in found if one.left_alone is None]
     maintenance.note(compacted, "optimized", f"Z-order by {', '.join(columns)}" if columns else "compaction")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegauge.cli.output import print_table, say
 
 if TYPE_CHECKING:
-    from tidegauge.flows.override import OverridePreview
+    from tidegauge.flows.override.preview import OverridePreview
 
 
 def show_moves(moves: Sequence[OverridePreview]) -> None:

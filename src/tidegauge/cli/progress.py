@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegauge.model.spec import Project
     from tidegauge.observe.events import Listener
     from tidegauge.operations.override import OverrideResult
-    from tidegauge.operations.verify import Verified
+    from tidegauge.operations.verify import TableVerification
     from tidegauge.run.report import RunReport
 
 
@@ -32,11 +32,11 @@ def run_watched(
 ) -> tuple[RunReport, int]:
     """Call `go` with a listener and a stop event. Returns its report, and 128 plus the number of the signal
     that asked to stop; 0 without one."""
-    from tidegauge.operations.telemetry import Tracing, tell_of_error
+    from tidegauge.operations.telemetry import LineageForwarder, tell_of_error
 
     stop = Stop()
     try:
-        with stop, watch_here(debug=debug) as tell, Tracing(project, tell, warn=warn) as traced:
+        with stop, watch_here(debug=debug) as tell, LineageForwarder(project, tell, warn=warn) as traced:
             report = go(traced, stop.asked)
     except Stopped as error:
         report_error(error, json=json, debug=debug)
@@ -53,7 +53,7 @@ def show_and_exit(
     command: str,
     *,
     selection: Sequence[str] = (),
-    verified: Sequence[Verified] | None = None,
+    verified: Sequence[TableVerification] | None = None,
     refreshed: Sequence[OverrideResult] = (),
     signalled: int = 0,
     json: bool,
@@ -81,7 +81,7 @@ def show_and_exit(
     raise typer.Exit(signalled or int(not good))
 
 
-def _show_all(project: Project, report: RunReport, verified: Sequence[Verified] | None) -> None:
+def _show_all(project: Project, report: RunReport, verified: Sequence[TableVerification] | None) -> None:
     from tidegauge.cli.verify import show as show_verified
 
     show(report)
@@ -95,7 +95,7 @@ def _find_failed(refreshed: Sequence[OverrideResult]) -> list[TidegaugeError]:
     return [one.error for one in refreshed if one.error is not None]
 
 
-def _find_errors(verified: Sequence[Verified]) -> list[TidegaugeError]:
+def _find_errors(verified: Sequence[TableVerification]) -> list[TidegaugeError]:
     return [one.error for one in verified if one.error is not None and not one.excused]
 
 
@@ -111,7 +111,9 @@ def _report_all(errors: Sequence[TidegaugeError], *, debug: bool) -> None:
         sys.stderr.write(log_line(said, event="stopped", level="warning") + "\n")
 
 
-def _details(refreshed: Sequence[OverrideResult], verified: Sequence[Verified] | None) -> dict[str, Any]:
+def _details(
+    refreshed: Sequence[OverrideResult], verified: Sequence[TableVerification] | None
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if refreshed:
         found["refreshed"] = [one.to_json() for one in refreshed]

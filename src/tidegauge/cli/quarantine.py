@@ -16,7 +16,7 @@ from tidegauge.cli.project import open_project
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegauge.flows.quarantine_shown import SetAside
+    from tidegauge.flows.quarantine.summary import QuarantineSummary
     from tidegauge.operations.quarantine import QuarantineResult
 
 app = typer.Typer(help="Rows that expectations set aside.", no_args_is_help=True)
@@ -99,11 +99,11 @@ def discard(
     _close(done, "discard", json=json, debug=debug)
 
 
-def _name(shown: Sequence[SetAside]) -> str:
+def _name(shown: Sequence[QuarantineSummary]) -> str:
     return shown[0].flow if len(shown) == 1 else f"{len(shown)} flows"
 
 
-def _show(shown: Sequence[SetAside]) -> None:
+def _show(shown: Sequence[QuarantineSummary]) -> None:
     print_table(
         ["flow", "rows", "reasons", "first", "last", "table"],
         [

@@ -12,7 +12,7 @@ from tidegauge.cli.output import print_json, report_error, say
 from tidegauge.cli.override_table import count_flows, show_moves
 
 if TYPE_CHECKING:
-    from tidegauge.flows.override import OverridePreview
+    from tidegauge.flows.override.preview import OverridePreview
     from tidegauge.model.spec import Project, Stage
     from tidegauge.operations.override import OverrideResult
 

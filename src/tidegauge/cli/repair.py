@@ -23,7 +23,7 @@ from tidegauge.cli.project import open_project
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegauge.operations.repair import Repair
+    from tidegauge.operations.repair import RepairPreview
 
 
 def command(
@@ -44,8 +44,8 @@ def command(
     They are read again from the source by their keys and merged in the usual commit; the watermark stays
     where it is. Rows past the watermark are the next run's.
     """
-    from tidegauge.observe.view import watch
-    from tidegauge.operations.repair import preview, run_repair
+    from tidegauge.observe.progress import watch
+    from tidegauge.operations.repair import preview_repair, run_repair
 
     chosen = selection(select, table)
     if not chosen:
@@ -54,7 +54,7 @@ def command(
         check_reason("repair", reason)
     loaded = open_project(project)
     with watch(sys.stderr) as tell:
-        found = preview(loaded, chosen, deletes=deletes, tell=tell)
+        found = preview_repair(loaded, chosen, deletes=deletes, tell=tell)
     if not json:
         _show(found)
     if dry_run or not any(one.moved or one.deleted or one.unfinished for one in found):
@@ -78,13 +78,13 @@ def command(
     )
 
 
-def _ask(found: Sequence[Repair]) -> str:
+def _ask(found: Sequence[RepairPreview]) -> str:
     moved, deleted = sum(one.moved for one in found), sum(one.deleted for one in found)
     gone = f" and delete {deleted:,}" if deleted else ""
     return f"move {moved:,} row{'' if moved == 1 else 's'} again{gone}?"
 
 
-def _show(found: Sequence[Repair]) -> None:
+def _show(found: Sequence[RepairPreview]) -> None:
     print_table(
         ["flow", "missing", "different", "extra", "rows to move", "rows to delete"],
         [
@@ -102,7 +102,7 @@ def _show(found: Sequence[Repair]) -> None:
             say(f"   {one.name}: {line}")
 
 
-def _end(found: Sequence[Repair], *, json: bool, dry_run: bool) -> NoReturn:
+def _end(found: Sequence[RepairPreview], *, json: bool, dry_run: bool) -> NoReturn:
     lost = not dry_run and any(one.unlike.difference.lost for one in found)
     if json:
         some = any(one.moved or one.deleted for one in found)

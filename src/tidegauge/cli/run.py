@@ -37,7 +37,7 @@ from tidegauge.model.spec import Stage, Strategy
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project
     from tidegauge.operations.override import OverrideResult
-    from tidegauge.operations.verify import Verified
+    from tidegauge.operations.verify import TableVerification
     from tidegauge.run.report import RunReport
 
 StrategyOption = Annotated[
@@ -200,7 +200,7 @@ def _write_page(file: Path, project: Project, report: RunReport) -> None:
     write_file(file, make_run_file(project, report))
 
 
-def _verify(project: Project, report: RunReport, *, debug: bool) -> list[Verified]:
+def _verify(project: Project, report: RunReport, *, debug: bool) -> list[TableVerification]:
     from tidegauge.operations.verify import verify
 
     names = sorted({flow.flow for flow in report.flows})

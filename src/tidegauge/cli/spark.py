@@ -15,7 +15,7 @@ app = typer.Typer(help="The Spark that is kept warm.", no_args_is_help=True, ric
 @app.command("status")
 def status(json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001
     """Show each Spark that is kept warm for you: where, since when, who uses it, when it ends."""
-    from tidegauge.spark.take_up import describe_kept, find_kept
+    from tidegauge.spark.warm_client import describe_kept, find_kept
 
     found = find_kept()
     if json:
@@ -36,7 +36,7 @@ def stop(
     debug: DebugOption = False,  # noqa: ARG001
 ) -> None:
     """End each Spark that is kept warm for you."""
-    from tidegauge.spark.take_up import describe_kept, stop_kept
+    from tidegauge.spark.warm_client import describe_kept, stop_kept
 
     told = stop_kept(force=force)
     if json:

@@ -76,7 +76,7 @@ def _show(
 
 def _list_others(project: Project, wanted: Sequence[str]) -> list[tuple[str, str]]:
     """The name and kind of each selected flow without data: views and optimize flows."""
-    from tidegauge.flows.select_words import select_flows
+    from tidegauge.flows.selection.select_words import select_flows
 
     every: list[WithoutData] = [*project.views, *project.optimizes]
     others = select_flows(every, wanted)[0]

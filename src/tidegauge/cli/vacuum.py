@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, YesOption, confirm
-from tidegauge.cli.delta_tables import TablesOption, Tell, show_and_exit
+from tidegauge.cli.delta_tables import TableProgress, TablesOption, show_and_exit
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.project import open_project
 
@@ -30,19 +30,19 @@ def command(
     A table of which a flow has not read every version yet is refused, with the flow's name and its watermark.
     """
     from tidegauge.config.durations import parse_duration
-    from tidegauge.flows.maintenance import MaintenanceResult
-    from tidegauge.flows.vacuum import check, vacuum
-    from tidegauge.operations.delta_tables import DeltaMaintenance
+    from tidegauge.flows.maintenance.base import MaintenanceResult
+    from tidegauge.flows.maintenance.vacuum import check, vacuum
+    from tidegauge.operations.delta_tables import SelectedMaintenance
 
     opened, kept = open_project(project), None if retain is None else parse_duration(retain)
-    maintenance = DeltaMaintenance(opened, tuple(select or ()), tuple(table or ()), debug=debug)
+    maintenance = SelectedMaintenance(opened, tuple(select or ()), tuple(table or ()), debug=debug)
     checked = maintenance.each(lambda one: MaintenanceResult(one, retain=check(maintenance, one, kept)))
     free = [one for one in checked if one.error is None and not one.absent]
     if not dry_run:
         _confirm([one.target.name for one in free], yes=yes)
     done = maintenance.each(
         lambda one: vacuum(maintenance, one, kept, dry_run=dry_run),
-        Tell("looking what would go" if dry_run else "vacuuming", quiet=json),
+        TableProgress("looking what would go" if dry_run else "vacuuming", quiet=json),
         [one.target for one in free],
     )
     found = [*(one for one in checked if one not in free), *done]

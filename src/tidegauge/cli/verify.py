@@ -20,7 +20,7 @@ from tidegauge.cli.output import print_json, report_error, show_table
 from tidegauge.cli.project import open_project
 
 if TYPE_CHECKING:
-    from tidegauge.operations.verify import Verified
+    from tidegauge.operations.verify import TableVerification
 
 
 def command(
@@ -57,7 +57,7 @@ def command(
     raise typer.Exit(0 if is_proven(results) else 1)
 
 
-def show(results: list[Verified]) -> None:
+def show(results: list[TableVerification]) -> None:
     from tidegauge.api.tables import verify_table
 
     show_table(verify_table(results))

@@ -13,7 +13,7 @@ from tidegauge.cli.override_table import count_flows, show_moves
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegauge.flows.override import OverridePreview, OverrideRequest
+    from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
     from tidegauge.model.spec import Project, Stage
     from tidegauge.operations.override import OverrideResult
 
@@ -35,11 +35,11 @@ def override(
 ) -> None:
     """Preview the change, ask, and do it. Raises ConfigError if a reason, --force or a yes is missing, and
     WrongState if something else would happen than was previewed."""
-    from tidegauge.operations.override import carry_out, check_previewed, preview
+    from tidegauge.operations.override import check_previewed, preview_override, run_override
 
     if not dry_run:
         check_reason(f"watermark {command}", reason)
-    moves = preview(project, selection, request, stage=stage)
+    moves = preview_override(project, selection, request, stage=stage)
     check_previewed(moves, previewed)
     if not moves:
         if json:
@@ -57,7 +57,7 @@ def override(
         return
     _refuse_danger(moves, force=force)
     reason = confirm_with_reason(f"change the watermark of {count_flows(moves)}?", reason, yes=yes)
-    ended = carry_out(project, moves, reason=reason, unmoved=previewed is not None)
+    ended = run_override(project, moves, reason=reason, unmoved=previewed is not None)
     if json:
         print_json({**_head(command, done=True), "flows": [one.to_json() for one in ended]})
     for one in ended:

@@ -56,7 +56,7 @@ def set_(
 ) -> None:
     """Go on from another position; what is in the lake stays. Of a Delta table a timestamp means the version
     that it had then."""
-    from tidegauge.flows.override import SetTo
+    from tidegauge.flows.override.preview import SetTo
 
     if (timestamp is None) == (position is None):
         raise ConfigError(
@@ -64,7 +64,7 @@ def set_(
             hint="--timestamp '2025-08-01 00:00:00', or --position 1042",
         )
     if pipeline is not None:
-        from tidegauge.operations.tracked import preview_set
+        from tidegauge.operations.tracker_pipelines import preview_set
 
         _refuse_previewed(previewed)
         found = open_project(project)
@@ -104,10 +104,10 @@ def reset(
     debug: DebugOption = False,
 ) -> None:
     """Begin again at the beginning; readers no longer follow what is in the lake now."""
-    from tidegauge.flows.override import Reset
+    from tidegauge.flows.override.preview import Reset
 
     if pipeline is not None:
-        from tidegauge.operations.tracked import preview_reset
+        from tidegauge.operations.tracker_pipelines import preview_reset
 
         _refuse_previewed(previewed)
         found = open_project(project)
@@ -146,7 +146,7 @@ def copy(
     debug: DebugOption = False,
 ) -> None:
     """Let one flow go on from where another stands."""
-    from tidegauge.flows.override import CopyOf
+    from tidegauge.flows.override.preview import CopyOf
 
     override(
         open_project(project),
@@ -175,7 +175,7 @@ def undo(
     debug: DebugOption = False,
 ) -> None:
     """Take the last change by hand back: position and lake are as they were before it."""
-    from tidegauge.flows.override import UndoLast
+    from tidegauge.flows.override.preview import UndoLast
 
     override(
         open_project(project),

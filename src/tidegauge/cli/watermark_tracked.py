@@ -11,7 +11,7 @@ from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
     from tidegauge.model.spec import Project
-    from tidegauge.operations.tracked import TrackedOverride
+    from tidegauge.operations.tracker_pipelines import TrackerOverridePreview
 
 
 def show(project: Project, name: str, *, json: bool) -> None:
@@ -19,7 +19,7 @@ def show(project: Project, name: str, *, json: bool) -> None:
     from tidegauge.ledger.open import open_ledger
     from tidegauge.model.position import to_json, to_text
     from tidegauge.operations.status import iso, run_to_json
-    from tidegauge.operations.tracked import check_pipeline
+    from tidegauge.operations.tracker_pipelines import check_pipeline
 
     with open_ledger(project.ledger, create=False) as ledger:
         check_pipeline(ledger, name)
@@ -67,7 +67,7 @@ def show(project: Project, name: str, *, json: bool) -> None:
 
 def override(
     project: Project,
-    move: TrackedOverride,
+    move: TrackerOverridePreview,
     *,
     reason: str | None,
     yes: bool,
@@ -77,7 +77,7 @@ def override(
 ) -> None:
     """Show the change, ask, and do it. Raises ConfigError if a reason, --force or a yes is missing."""
     from tidegauge.model.position import to_text
-    from tidegauge.operations.tracked import carry_out_tracked
+    from tidegauge.operations.tracker_pipelines import carry_out_tracked
 
     words = f"watermark {move.kind} --pipeline {move.pipeline}"
     if not dry_run:

@@ -29,7 +29,7 @@ from tidegauge.errors import ConfigError, PositionError
 from tidegauge.model.spec import Stage
 
 if TYPE_CHECKING:
-    from tidegauge.flows.override import Imported
+    from tidegauge.flows.override.preview import Imported
 
 SCHEMA = "tidegauge/watermark-export/1"
 SHOWN = "tidegauge/watermark/1"
@@ -101,7 +101,7 @@ def import_(
     debug: DebugOption = False,
 ) -> None:
     """Set the watermarks of an exported document; flows that stand there already are left alone."""
-    from tidegauge.flows.override import Import
+    from tidegauge.flows.override.preview import Import
 
     override(
         open_project(project),
@@ -169,7 +169,7 @@ def _read_shown_marks(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _add_mark(found: dict[str, Imported], body: dict[str, Any]) -> bool:
     """Add a watermark to those of its flow. False if the input is there already, or the flow has no name."""
-    from tidegauge.flows.override import Imported
+    from tidegauge.flows.override.preview import Imported
     from tidegauge.model.position import from_body
 
     flow, name, position = body["flow"], body.get("input"), from_body(body["position"])

@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
-class Vanished:
+class DeletedKeys:
     """Keys of the target that the source does not have. Usable as a split (`model.batch_data`)."""
 
     keys: pa.Table
@@ -32,7 +32,7 @@ class Vanished:
     def count(self) -> int:
         return int(self.keys.num_rows)
 
-    def add_moment(self, name: str, moment: pa.Scalar) -> Vanished:
+    def add_moment(self, name: str, moment: pa.Scalar) -> DeletedKeys:
         """The same keys with one more column, which holds `moment` in every row."""
         import pyarrow as pa
 
@@ -42,13 +42,13 @@ class Vanished:
         yield from self.keys.to_batches(max_chunksize=_ROWS_AT_ONCE)
 
 
-def find_vanished(
+def find_deleted_keys(
     source: Iterable[pa.RecordBatch],
     target: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     *,
     loose: bool = False,
-) -> Vanished:
+) -> DeletedKeys:
     """The keys of the target that the source does not have. Both sides have the columns of the schema, in any
     order of rows; other columns are not looked at.
 
@@ -70,7 +70,7 @@ def find_vanished(
         gone = sets.sql(
             f"SELECT DISTINCT {', '.join(names)} FROM target ANTI JOIN source USING ({using})"
         ).to_arrow_table()
-        return Vanished(restore(gone, schema), here, there)
+        return DeletedKeys(restore(gone, schema), here, there)
 
 
 def check_limit(table: str, count: int, target_rows: int, *, limit: float, confirmed: bool) -> None:

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.digest import digest_row
-from tidegauge.compare.match import Match, as_type, common, field_of, total
+from tidegauge.compare.match import ColumnPairs, as_type, common, field_of, total
 from tidegauge.model.types import quote
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Context:
+class KeyExceptions:
     """What else decides whether a key is right. Every frame has at least the key's columns."""
 
     waiting: DataFrame | None = None
@@ -68,12 +68,12 @@ class Context:
     """Other states of the source: a key that is the same as in any of them is right."""
 
 
-def compare(
+def compare_frames(
     source: DataFrame,
     target: DataFrame,
     *,
     key: Sequence[str],
-    beside: Context | None = None,
+    beside: KeyExceptions | None = None,
     sequence: str | None = None,
     hashed: Sequence[str] | None = None,
     lacking: bool = False,
@@ -90,8 +90,8 @@ def compare(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    more = beside or Context()
-    match = Match(source, target, hashed, lacking=lacking)
+    more = beside or KeyExceptions()
+    match = ColumnPairs(source, target, hashed, lacking=lacking)
     sides = _Sides(match, key, sequence, events=events)
     union = sides.union(source, target, more)
     judged = sides.judge(union, more)
@@ -125,11 +125,11 @@ def compare(
 class _Sides:
     """Rows of every side in one form: the key, a hash, the sequence value, and whose they are."""
 
-    def __init__(self, match: Match, key: Sequence[str], sequence: str | None, *, events: bool) -> None:
+    def __init__(self, match: ColumnPairs, key: Sequence[str], sequence: str | None, *, events: bool) -> None:
         self._match, self._key, self._sequence, self._events = match, key, sequence, events
         self.keys = [f"k{at}" for at in range(len(key))]
 
-    def union(self, source: DataFrame, target: DataFrame, beside: Context) -> DataFrame:
+    def union(self, source: DataFrame, target: DataFrame, beside: KeyExceptions) -> DataFrame:
         types = self._types(source, target)
         parts = [self._rows(source, "s", types), self._rows(target, "t", types)]
         plain = (("w", beside.waiting), ("e", beside.ended), ("f", beside.faults))
@@ -139,7 +139,7 @@ class _Sides:
         parts += [self._rows(frame, f"i{at}", types) for at, frame in enumerate(beside.instead)]
         return reduce(lambda one, other: one.unionAll(other), parts)
 
-    def judge(self, union: DataFrame, beside: Context) -> DataFrame:
+    def judge(self, union: DataFrame, beside: KeyExceptions) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         instead = range(len(beside.instead))

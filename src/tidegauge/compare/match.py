@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 
-class Match:
+class ColumnPairs:
     """The pairs of columns of two frames that are compared, and the type of each pair."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.compare.digest import digest_row
 from tidegauge.compare.frames import SHOWN, Difference
-from tidegauge.compare.match import Match, total
+from tidegauge.compare.match import ColumnPairs, total
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,7 +24,7 @@ def compare_whole(
     """Compare tables without a key by how often each row is there. `only_missing`: ignore extra rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    match = Match(source, target, None, lacking=lacking)
+    match = ColumnPairs(source, target, None, lacking=lacking)
     here, there = match.source(), match.target()
     row = [F.col(name) for name in match.names]
     sides = [
@@ -66,7 +66,7 @@ def differing_groups(
     parts: list[DataFrame] = []
     keys = [f"k{at}" for at in range(len(by))]
     for side, source in enumerate(sources):
-        match = Match(source, target, None, lacking=lacking)
+        match = ColumnPairs(source, target, None, lacking=lacking)
         frames = [(side, match.source())] + ([(-1, match.target())] if side == 0 else [])
         row = list(zip([F.col(name) for name in match.names], match.types, strict=True))
         for number, frame in frames:

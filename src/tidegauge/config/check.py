@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from tidegauge.config.document import YamlDocument
 from tidegauge.config.forms import Keys
-from tidegauge.config.problems import Complaint, Problem, Trail, as_error, must, nearest, quoted
+from tidegauge.config.problems import InvalidValue, KeyPath, Problem, as_error, must, nearest, quoted
 from tidegauge.config.secrets import references
 
 _T = TypeVar("_T")
@@ -19,25 +19,25 @@ _K = TypeVar("_K", bound=Keys)
 # `null` means "as if left out" everywhere but under this key, where it is a value.
 _NULL_IS_A_WORD = "zero_dates"
 # Complaints about the ledger's address never quote what a reference brought in, so they need no change.
-_LEDGER_ADDRESS: Trail = ("ledger",)
+_LEDGER_ADDRESS: KeyPath = ("ledger",)
 
 
-class Check:
+class Problems:
     """Gathers problems instead of stopping at the first; `finish` raises them as one error."""
 
     def __init__(self, document: YamlDocument, problems: list[Problem] | None = None) -> None:
         self.document = document
         self.problems: list[Problem] = [] if problems is None else problems
 
-    def beside(self, document: YamlDocument) -> Check:
+    def beside(self, document: YamlDocument) -> Problems:
         """A Check of another document of the same project, which adds its problems to the same list."""
-        return Check(document, self.problems)
+        return Problems(document, self.problems)
 
     def finish(self) -> None:
         if self.problems:
             raise as_error(self.problems)
 
-    def keys(self, model: type[_K], value: Any, trail: Trail) -> _K | None:
+    def keys(self, model: type[_K], value: Any, trail: KeyPath) -> _K | None:
         """The value as an instance of `model`, or None when it has problems."""
         if not isinstance(value, dict):
             self.require("be a mapping of keys to values", trail)
@@ -56,26 +56,26 @@ class Check:
             self._translate(model, detail, trail)
         return None
 
-    def attempt(self, action: Callable[[], _T], trail: Trail) -> _T | None:
+    def attempt(self, action: Callable[[], _T], trail: KeyPath) -> _T | None:
         """What the action returns; None if it raised a Complaint, which is then noted at this place."""
         try:
             return action()
-        except Complaint as complaint:
+        except InvalidValue as complaint:
             self._complain(complaint, trail)
             return None
 
-    def first_written(self, *trails: Trail) -> Trail:
+    def first_written(self, *trails: KeyPath) -> KeyPath:
         """The first of these trails that is in the document; the last one if none is."""
         return next((trail for trail in trails if trail in self.document.values), trails[-1])
 
-    def require(self, expected: str, trail: Trail, *, hint: str | None = None) -> None:
+    def require(self, expected: str, trail: KeyPath, *, hint: str | None = None) -> None:
         """Note what the value at this place must be."""
         self._complain(must(expected, hint=hint), trail)
 
     def add(
         self,
         message: str,
-        trail: Trail,
+        trail: KeyPath,
         *,
         hint: str | None = None,
         at_key: bool = False,
@@ -91,7 +91,7 @@ class Check:
             message = _hide_value(message, expected, references(written))
         self.problems.append(Problem(_name_key(message, trail), self.document.place(trail), hint))
 
-    def unknown_key(self, key: str, valid: list[str], later: dict[str, str], trail: Trail) -> None:
+    def unknown_key(self, key: str, valid: list[str], later: dict[str, str], trail: KeyPath) -> None:
         if key in later:
             self.add(f"the key `{key}` does not belong here", trail, hint=later[key], at_key=True)
             return
@@ -100,7 +100,7 @@ class Check:
         hint = f"did you mean `{close}`?" if close else f"keys here are: {listed}"
         self.add(f"unknown key {quoted(key)}", trail, hint=hint, at_key=True)
 
-    def _translate(self, model: type[Keys], detail: ErrorDetails, trail: Trail) -> None:
+    def _translate(self, model: type[Keys], detail: ErrorDetails, trail: KeyPath) -> None:
         where = (*trail, *detail["loc"])
         if detail["type"] == "extra_forbidden":
             self.unknown_key(str(where[-1]), key_names(model), model.later, where)
@@ -113,10 +113,10 @@ class Check:
                 self.add(f"the key `{key}` needs a value, not null", where)
         else:
             error = detail.get("ctx", {}).get("error")
-            assert isinstance(error, Complaint), detail["type"]
+            assert isinstance(error, InvalidValue), detail["type"]
             self._complain(error, where)
 
-    def _complain(self, complaint: Complaint, trail: Trail) -> None:
+    def _complain(self, complaint: InvalidValue, trail: KeyPath) -> None:
         where = (*trail, *complaint.trail)
         self.add(
             complaint.message,
@@ -141,7 +141,7 @@ def _hide_value(message: str, expected: str | None, brought_in_by: list[str]) ->
     return f"this cannot be what {who} brings in"
 
 
-def _name_key(message: str, trail: Trail) -> str:
+def _name_key(message: str, trail: KeyPath) -> str:
     """The message with the key's name, if it did not have it."""
     name = next((part for part in reversed(trail) if isinstance(part, str)), None)
     if name is None or f"`{name}`" in message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.config import values
-from tidegauge.config.problems import Complaint, below, must, quoted
+from tidegauge.config.problems import InvalidValue, below, must, quoted
 from tidegauge.model.columns import ColumnChoice, ColumnMask, MaskKind
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.secret import Secret
@@ -22,9 +22,9 @@ def column_choice(value: Any) -> ColumnChoice:
         raise must("be a mapping with `include` or `exclude`", hint=form)
     for key in value:
         if key not in ("include", "exclude"):
-            raise Complaint(f"unknown key {quoted(key)}", hint=form, trail=(key,), at_key=True)
+            raise InvalidValue(f"unknown key {quoted(key)}", hint=form, trail=(key,), at_key=True)
     if len(value) > 1:
-        raise Complaint("`include` and `exclude` do not go together", hint=form)
+        raise InvalidValue("`include` and `exclude` do not go together", hint=form)
     [(word, patterns)] = value.items()
     with below(word):
         found = values.some_texts(patterns)
@@ -46,15 +46,15 @@ def _mask(pattern: str, way: Any) -> ColumnMask:
         return ColumnMask(pattern, MaskKind.NULL)
     if isinstance(way, dict):
         if set(way) != {"sha256"}:
-            raise Complaint("this is no mask", hint=_FORMS)
+            raise InvalidValue("this is no mask", hint=_FORMS)
         return ColumnMask(pattern, MaskKind.SHA256, salt=_salt(way["sha256"]))
     text = values.text(way)
     if text == "sha256":
         return ColumnMask(pattern, MaskKind.SHA256)
     if text.strip().lower() == "null":
-        raise Complaint(f"{quoted(text)} in quotes is text, and no mask", hint="write null without quotes")
+        raise InvalidValue(f"{quoted(text)} in quotes is text, and no mask", hint="write null without quotes")
     if text.strip().lower() in {*_NOT_MEANT, "sha256"}:
-        raise Complaint(f"{quoted(text)} is no mask", hint=_FORMS)
+        raise InvalidValue(f"{quoted(text)} is no mask", hint=_FORMS)
     return ColumnMask(pattern, MaskKind.TEXT, text)
 
 
@@ -62,7 +62,7 @@ def _salt(value: Any) -> Secret:
     with below("sha256"):
         salt = values.secret(value)
     if len(salt.reveal()) < SHORTEST_SALT or "\0" in salt.reveal():
-        raise Complaint(
+        raise InvalidValue(
             "this is no salt",
             hint=f"it has at least {SHORTEST_SALT} characters, none of them NUL: `openssl rand -hex 32`",
             trail=("sha256",),
@@ -93,11 +93,11 @@ def check_condition(text: str, engine: Engine) -> None:
         parsed = sqlglot.parse(text, read=dialect)
     except (ParseError, TokenError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise Complaint(f"{quoted(text)} is no condition: {_plain(reason)}", hint=hint) from None
+        raise InvalidValue(f"{quoted(text)} is no condition: {_plain(reason)}", hint=hint) from None
     if commented or any(token.token_type.name == "SEMICOLON" for token in tokens):
-        raise Complaint(f"{quoted(text)} holds a `;` or a comment", hint=hint)
+        raise InvalidValue(f"{quoted(text)} holds a `;` or a comment", hint=hint)
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Condition):
-        raise Complaint(f"{quoted(text)} is no condition", hint=hint)
+        raise InvalidValue(f"{quoted(text)} is no condition", hint=hint)
 
 
 def _plain(reason: str) -> str:

@@ -12,7 +12,16 @@ from tidegauge.model.engines import FACTS
 from tidegauge.model.expectation import Action, ForeignKey, Unique
 from tidegauge.model.mode import MODES, Mode, OutputKind
 from tidegauge.model.one_database import share_a_transaction, show_address
-from tidegauge.model.spec import Database, Deletes, Engine, Execute, Lake, NullCursor, Read, TableOptions
+from tidegauge.model.spec import (
+    Database,
+    DeleteMode,
+    Engine,
+    Execution,
+    Lake,
+    NullCursor,
+    ReadMethod,
+    TableOptions,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ def conflicts(options: TableOptions, ends: SyncEnds, written: frozenset[str]) ->
     else:
         yield from _in_a_lake(options, written)
     yield from _in_expectations(options, ends)
-    if options.execute is Execute.DATABASE:
+    if options.execute is Execution.DATABASE:
         yield from _inside_the_database(options, ends)
     engine = ends.to.engine if isinstance(ends.to, Database) else None
     if engine is not Engine.REDSHIFT:
@@ -109,7 +118,7 @@ def _inside_the_database(options: TableOptions, ends: SyncEnds) -> Iterator[Conf
             "`expect` looks at each row on its way, and with execute `database` none comes by",
             through,
         )
-    if options.read is not Read.AUTO:
+    if options.read is not ReadMethod.AUTO:
         yield Conflict(
             ("read", "execute"),
             f"read `{options.read}` says how rows are read, and with execute `database` nobody reads them",
@@ -124,7 +133,7 @@ def _in_a_lake(options: TableOptions, written: frozenset[str]) -> Iterator[Confl
             f"mode `{options.mode}` needs a warehouse, and `to` is a lake",
             "write `append` or leave it out: the lake keeps every version of a row",
         )
-    if options.deletes is not Deletes.NONE:
+    if options.deletes is not DeleteMode.NONE:
         yield Conflict(
             ("deletes",),
             f"deletes `{options.deletes}` needs a warehouse: the files of a lake are never changed",
@@ -147,7 +156,7 @@ def _in_delta_tables(options: TableOptions) -> Iterator[Conflict]:
         )
     if options.mode is Mode.APPEND:
         yield from _in_append_mode(options)
-    if options.deletes is Deletes.SOFT:
+    if options.deletes is DeleteMode.SOFT:
         yield Conflict(
             ("deletes",),
             "deletes `soft` marks rows of a warehouse, and `to` has Delta tables",
@@ -167,7 +176,7 @@ def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
         case Mode.APPEND:
             yield from _in_append_mode(options)
         case Mode.OVERWRITE:
-            if options.deletes is not Deletes.NONE:
+            if options.deletes is not DeleteMode.NONE:
                 yield Conflict(
                     ("deletes", "mode"),
                     f"mode `overwrite` replaces the whole table, and so undoes deletes `{options.deletes}`",
@@ -181,7 +190,7 @@ def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
                     "use mode `merge`, or null_cursor `exclude`",
                 )
         case Mode.SCD2:
-            if options.deletes is Deletes.HARD:
+            if options.deletes is DeleteMode.HARD:
                 yield Conflict(
                     ("deletes", "mode"),
                     "deletes `hard` would delete the history that mode `scd2` keeps",
@@ -210,7 +219,7 @@ def _in_append_mode(options: TableOptions) -> Iterator[Conflict]:
             "null_cursor `include` reads the same rows each time, and mode `append` would add them each time",
             "use mode `merge`, or null_cursor `exclude`",
         )
-    if options.deletes is not Deletes.NONE:
+    if options.deletes is not DeleteMode.NONE:
         yield Conflict(
             ("deletes", "mode"),
             f"deletes `{options.deletes}` goes by the key, and mode `append` keeps many rows for one",

@@ -5,7 +5,18 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tidegauge.config import values
-from tidegauge.config.forms import Endpoint, Form, Hidden, Host, Keys, Mapped, MaybeText, Port, Text, Unless
+from tidegauge.config.forms import (
+    DocumentedDefault,
+    Endpoint,
+    Hidden,
+    Host,
+    Keys,
+    Mapped,
+    MaybeText,
+    Port,
+    Text,
+    ValueParser,
+)
 from tidegauge.model.engines import FACTS, Engine
 
 
@@ -25,7 +36,7 @@ class ServerKeys(Keys):
     host: Host = Field(default="127.0.0.1", description="The server.")
     database: Text = Field(description="The database to connect to.")
     user: Text = Field(description="The login.")
-    password: Annotated[Hidden, Unless("none")] = Field(
+    password: Annotated[Hidden, DocumentedDefault("none")] = Field(
         default=None, description="Its password, which never stands in the file itself."
     )
     options: Mapped = Field(default={}, description="Options of the connection; see below.")
@@ -66,13 +77,13 @@ class RedshiftKeys(ServerKeys):
     schema_: Text = Field(default="public", alias="schema", description="Where tables land.")
     iam_role: Annotated[
         str | None,
-        Form(values.check_iam_role, "ARN, several with commas, or `default`"),
-        Unless("the keys below"),
+        ValueParser(values.check_iam_role, "ARN, several with commas, or `default`"),
+        DocumentedDefault("the keys below"),
     ] = Field(default=None, description="The role with which COPY reads the lake.")
-    access_key: Annotated[Hidden, Unless("the lake's own")] = Field(
+    access_key: Annotated[Hidden, DocumentedDefault("the lake's own")] = Field(
         default=None, description="Instead of a role: the key with which COPY reads the lake."
     )
-    secret_key: Annotated[Hidden, Unless("the lake's own")] = Field(
+    secret_key: Annotated[Hidden, DocumentedDefault("the lake's own")] = Field(
         default=None, description="Together with `access_key`."
     )
 
@@ -82,12 +93,12 @@ class SnowflakeKeys(Keys):
         "host": "the host follows from `account`; another one goes to `options: {host: …}`"
     }
 
-    account: Annotated[str, Form(values.check_account, "account identifier")] = Field(
+    account: Annotated[str, ValueParser(values.check_account, "account identifier")] = Field(
         description="The account's identifier, such as `ORGANISATION-ACCOUNT`, not its address."
     )
     database: Text = Field(description="The database to connect to.")
     user: Text = Field(description="The login.")
-    password: Annotated[Hidden, Unless("none")] = Field(
+    password: Annotated[Hidden, DocumentedDefault("none")] = Field(
         default=None, description="Its password, which never stands in the file itself."
     )
     schema_: Text = Field(
@@ -95,10 +106,10 @@ class SnowflakeKeys(Keys):
         alias="schema",
         description="Where a table name without a schema lives, and where tables land.",
     )
-    warehouse: Annotated[MaybeText, Unless("the login's own")] = Field(
+    warehouse: Annotated[MaybeText, DocumentedDefault("the login's own")] = Field(
         default=None, description="The virtual warehouse that does the work."
     )
-    role: Annotated[MaybeText, Unless("the login's own")] = Field(
+    role: Annotated[MaybeText, DocumentedDefault("the login's own")] = Field(
         default=None, description="The role to work in."
     )
     options: Mapped = Field(default={}, description="Options of the connection; see below.")
@@ -112,16 +123,16 @@ class ParquetKeys(Keys):
     path: Text = Field(
         description="A local folder (relative to the project file), `file:…`, or `s3a://bucket/prefix`."
     )
-    endpoint: Annotated[Endpoint, Unless("Amazon's own")] = Field(
+    endpoint: Annotated[Endpoint, DocumentedDefault("Amazon's own")] = Field(
         default=None, description="The address of an S3 service other than Amazon's."
     )
-    region: Annotated[MaybeText, Unless("the usual AWS chain")] = Field(
+    region: Annotated[MaybeText, DocumentedDefault("the usual AWS chain")] = Field(
         default=None, description="The bucket's region."
     )
-    access_key: Annotated[Hidden, Unless("the usual AWS chain")] = Field(
+    access_key: Annotated[Hidden, DocumentedDefault("the usual AWS chain")] = Field(
         default=None, description="S3 access key; together with `secret_key`."
     )
-    secret_key: Annotated[Hidden, Unless("the usual AWS chain")] = Field(
+    secret_key: Annotated[Hidden, DocumentedDefault("the usual AWS chain")] = Field(
         default=None, description="S3 secret key; together with `access_key`."
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.connection_keys import (
     CONNECTIONS,
     DeltaKeys,
@@ -19,7 +19,7 @@ from tidegauge.config.connection_keys import (
 )
 from tidegauge.config.forms import Keys
 from tidegauge.config.options import check_options
-from tidegauge.config.problems import Complaint, Trail, quoted, suggest
+from tidegauge.config.problems import InvalidValue, KeyPath, quoted, suggest
 from tidegauge.model.engines import Engine
 from tidegauge.model.spec import Database, Lake
 
@@ -29,7 +29,7 @@ Connections = dict[str, Database | Lake | None]
 _CONNECTION_NAMES = {"mariadb": ("mysql", "MariaDB is type `mysql`"), "postgres": ("postgresql", None)}
 
 
-def make_connections(check: Check, written: Any) -> Connections:
+def make_connections(check: Problems, written: Any) -> Connections:
     if not isinstance(written, dict):
         return {}
     return {
@@ -37,7 +37,7 @@ def make_connections(check: Check, written: Any) -> Connections:
     }
 
 
-def _make_connection(check: Check, name: str, body: Any, trail: Trail) -> Database | Lake | None:
+def _make_connection(check: Problems, name: str, body: Any, trail: KeyPath) -> Database | Lake | None:
     if not isinstance(body, dict):
         check.require("be a mapping with a `type`", trail)
         return None
@@ -52,7 +52,7 @@ def _make_connection(check: Check, name: str, body: Any, trail: Trail) -> Databa
     return made if len(check.problems) == before else None
 
 
-def _find_keys_model(check: Check, body: dict[str, Any], trail: Trail) -> type[Keys] | None:
+def _find_keys_model(check: Problems, body: dict[str, Any], trail: KeyPath) -> type[Keys] | None:
     kind = body.get("type")
     if "type" not in body:
         check.add("the key `type` is missing", trail, hint=suggest("", CONNECTIONS), at_key=True)
@@ -68,7 +68,7 @@ def _find_keys_model(check: Check, body: dict[str, Any], trail: Trail) -> type[K
 
 
 def _make_database_or_lake(
-    check: Check, name: str, kind: str, keys: Keys, trail: Trail
+    check: Problems, name: str, kind: str, keys: Keys, trail: KeyPath
 ) -> Database | Lake | None:
     base = check.document.file.parent
     place = check.document.key_place(trail)
@@ -110,11 +110,11 @@ def _make_database_or_lake(
 
 def _file_path(written: str, base: Path) -> Path:
     if written.startswith((":memory:", "file::memory:")):
-        raise Complaint("a database in memory is empty for everyone else", hint="name a file")
+        raise InvalidValue("a database in memory is empty for everyone else", hint="name a file")
     return Path(values.local_path(written, base))
 
 
-def _lake(check: Check, name: str, keys: ParquetKeys, trail: Trail) -> Lake:
+def _lake(check: Problems, name: str, keys: ParquetKeys, trail: KeyPath) -> Lake:
     path = check.attempt(lambda: values.lake_path(keys.path, check.document.file.parent), (*trail, "path"))
     lake = Lake(
         name=name,
@@ -138,7 +138,7 @@ def _lake(check: Check, name: str, keys: ParquetKeys, trail: Trail) -> Lake:
     return lake
 
 
-def _check_key_pair(check: Check, keys: ParquetKeys | RedshiftKeys, trail: Trail) -> None:
+def _check_key_pair(check: Problems, keys: ParquetKeys | RedshiftKeys, trail: KeyPath) -> None:
     for one, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
         if getattr(keys, one) is not None and getattr(keys, other) is None:
             check.add(

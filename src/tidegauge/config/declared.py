@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.document import YamlDocument
 from tidegauge.config.flows import ProjectContext, make_flows
 from tidegauge.config.modules import ModuleFailed, import_flows, show_place
 from tidegauge.config.problems import Problem, quoted
-from tidegauge.declare import Declared, DeclaredInput, DeclaredOutput
+from tidegauge.declare import DeclaredInput, DeclaredOutput, FlowDeclaration
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import Function
 from tidegauge.model.optimize_flow import OptimizeFlow
@@ -20,7 +20,7 @@ from tidegauge.model.view_flow import WrittenInFlows
 
 
 def make_declared(
-    check: Check, modules: Sequence[str], around: ProjectContext
+    check: Problems, modules: Sequence[str], around: ProjectContext
 ) -> list[WrittenInFlows | OptimizeFlow]:
     """The flows that these modules declare. A name that the project file has already is a problem."""
     root = check.document.file.parent
@@ -52,15 +52,15 @@ def make_declared(
     return make_flows(check.beside(python), bodies, replace(around, functions=functions))
 
 
-def _find_flows_in_file(check: Check) -> dict[str, Place]:
+def _find_flows_in_file(check: Problems) -> dict[str, Place]:
     flows = check.document.root.get("flows")
     return (
         {name: check.document.key_place(("flows", name)) for name in flows} if isinstance(flows, dict) else {}
     )
 
 
-def _import_declared(check: Check, modules: Sequence[str]) -> list[Declared]:
-    found: dict[int, Declared] = {}
+def _import_declared(check: Problems, modules: Sequence[str]) -> list[FlowDeclaration]:
+    found: dict[int, FlowDeclaration] = {}
     several = isinstance(check.document.written(("modules",)), list)
     for index, written in enumerate(modules):
         place = check.document.place(("modules", index) if several else ("modules",))
@@ -72,7 +72,7 @@ def _import_declared(check: Check, modules: Sequence[str]) -> list[Declared]:
     return list(found.values())
 
 
-def _make_body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
+def _make_body(document: YamlDocument, declared: FlowDeclaration) -> dict[str, Any]:
     """The flow as it would be written in the project file. Notes the places of its parts in `document`."""
     trail = ("flows", declared.name)
     if declared.output is None:
@@ -85,7 +85,7 @@ def _make_body(document: YamlDocument, declared: Declared) -> dict[str, Any]:
     return {**_as_yaml(declared.keys), "inputs": inputs, "output": _as_yaml(declared.output.keys)}
 
 
-def _place(part: DeclaredInput | DeclaredOutput | str, declared: Declared) -> Place:
+def _place(part: DeclaredInput | DeclaredOutput | str, declared: FlowDeclaration) -> Place:
     """The place of the table, if it is in the flow's file; else the place of the flow."""
     if isinstance(part, str) or part.place.file != declared.place.file:
         return show_place(declared.place)
@@ -108,7 +108,7 @@ def _text(value: Any) -> Any:
 
 
 def _check_parameters(
-    problems: list[Problem], declared: Declared, function: Callable[..., Any], place: Place
+    problems: list[Problem], declared: FlowDeclaration, function: Callable[..., Any], place: Place
 ) -> None:
     """Note a problem for each input that is no parameter of the function, and the other way round."""
     try:

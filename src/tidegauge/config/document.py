@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tidegauge.config.problems import Trail, quoted
+from tidegauge.config.problems import KeyPath, quoted
 from tidegauge.errors import ConfigError, Place
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -56,16 +56,16 @@ class YamlDocument:
 
     file: Path
     root: dict[str, Any]
-    values: dict[Trail, Place]
-    keys: dict[Trail, Place]
+    values: dict[KeyPath, Place]
+    keys: dict[KeyPath, Place]
 
-    def place(self, trail: Trail) -> Place:
+    def place(self, trail: KeyPath) -> Place:
         """The place of the value; if it was left out, of the nearest value around it."""
         while trail not in self.values:
             trail = trail[:-1]
         return self.values[trail]
 
-    def written(self, trail: Trail) -> Any:
+    def written(self, trail: KeyPath) -> Any:
         """The value as the file has it, before references are resolved; None if it was left out."""
         value: Any = self.root
         for step in trail:
@@ -75,7 +75,7 @@ class YamlDocument:
                 return None
         return value
 
-    def key_place(self, trail: Trail) -> Place:
+    def key_place(self, trail: KeyPath) -> Place:
         """The place of the value's key; for an item of a list, which has no key, the item's own place."""
         return self.keys.get(trail) or self.place(trail)
 
@@ -253,7 +253,7 @@ class _Expander:
         self._document = document
         self._nodes = 0
 
-    def mapping(self, node: _Map, trail: Trail) -> dict[str, Any]:
+    def mapping(self, node: _Map, trail: KeyPath) -> dict[str, Any]:
         self._count(node, trail)
         self._document.values[trail] = node.place
         merged: dict[str, Any] = {}
@@ -273,7 +273,7 @@ class _Expander:
         return {**merged, **own}
 
     def _merge(
-        self, node: _Node, trail: Trail, merged: dict[str, Any], taken: set[str], depth: int = 1
+        self, node: _Node, trail: KeyPath, merged: dict[str, Any], taken: set[str], depth: int = 1
     ) -> None:
         if depth > MAX_DEPTH:
             raise ConfigError(f"`<<` is nested more than {MAX_DEPTH} deep", place=node.place)
@@ -288,7 +288,7 @@ class _Expander:
                     self._document.keys[(*trail, key.text)] = key.place
                     merged[key.text] = self._value(value, (*trail, key.text))
 
-    def _value(self, node: _Node, trail: Trail) -> Any:
+    def _value(self, node: _Node, trail: KeyPath) -> Any:
         if isinstance(node, _Map):
             return self.mapping(node, trail)
         self._count(node, trail)
@@ -297,7 +297,7 @@ class _Expander:
             return [self._value(item, (*trail, index)) for index, item in enumerate(node.items)]
         return None if node.plain and node.text in {"", *_NULLS} else node.text
 
-    def _count(self, node: _Node, trail: Trail) -> None:
+    def _count(self, node: _Node, trail: KeyPath) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES or len(trail) > MAX_DEPTH:
             raise ConfigError(

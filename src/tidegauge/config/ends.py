@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.connections import Connections
-from tidegauge.config.models import SyncKeys
-from tidegauge.config.problems import Trail, quoted, suggest
+from tidegauge.config.problems import KeyPath, quoted, suggest
+from tidegauge.config.project_keys import SyncKeys
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.engines import READABLE, name_readable
 from tidegauge.model.one_database import are_one
@@ -23,7 +23,7 @@ class SyncEnds:
     to: Lake | Database
 
 
-def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connections) -> SyncEnds | None:
+def find_ends(check: Problems, keys: SyncKeys, trail: KeyPath, connections: Connections) -> SyncEnds | None:
     """The connections that a sync reads and writes; None, with problems in `check`, if that is not clear."""
     source = _source(check, keys.from_, (*trail, "from"), connections)
     if keys.to is None and keys.via is None:
@@ -44,7 +44,7 @@ def find_ends(check: Check, keys: SyncKeys, trail: Trail, connections: Connectio
 
 
 def _refuse_database(
-    check: Check, found: Database | Lake | None, trail: Trail, connections: Connections
+    check: Problems, found: Database | Lake | None, trail: KeyPath, connections: Connections
 ) -> Lake | None:
     if not isinstance(found, Database):
         return found
@@ -57,7 +57,7 @@ def _refuse_database(
 
 
 def _check_via_and_to(
-    check: Check, via: Lake | None, to: Lake | Database, trail: Trail, connections: Connections
+    check: Problems, via: Lake | None, to: Lake | Database, trail: KeyPath, connections: Connections
 ) -> bool:
     if via is not None and _is_lake(to):
         check.add(
@@ -73,12 +73,12 @@ def _check_via_and_to(
 
 
 def refuse_itself(
-    check: Check,
+    check: Problems,
     ends: SyncEnds,
     tables: tuple[str, ...],
     options: TableOptions,
     override: Mapping[str, TableOptions],
-    trail: Trail,
+    trail: KeyPath,
 ) -> None:
     """Note a problem for each pattern whose tables would be written onto themselves.
 
@@ -99,7 +99,7 @@ def refuse_itself(
             )
 
 
-def _refuse_redshift(check: Check, via: Lake | None, trail: Trail, connections: Connections) -> None:
+def _refuse_redshift(check: Problems, via: Lake | None, trail: KeyPath, connections: Connections) -> None:
     lakes = [name for name, item in connections.items() if _is_lake(item) and item.on_s3]
     named = f"`via: {lakes[0]}`" if lakes else "`via: LAKE`, a connection of type `parquet` on `s3a://`"
     if via is None:
@@ -112,7 +112,7 @@ def _refuse_redshift(check: Check, via: Lake | None, trail: Trail, connections: 
         )
 
 
-def _source(check: Check, name: str, trail: Trail, connections: Connections) -> Database | None:
+def _source(check: Problems, name: str, trail: KeyPath, connections: Connections) -> Database | None:
     found = _named(check, name, trail, connections)
     readable = [
         key for key, item in connections.items() if isinstance(item, Database) and item.engine in READABLE
@@ -135,7 +135,7 @@ def _is_lake(item: Database | Lake | None) -> TypeGuard[Lake]:
 
 
 def _find_lake_between(
-    check: Check, name: str, trail: Trail, connections: Connections
+    check: Problems, name: str, trail: KeyPath, connections: Connections
 ) -> Database | Lake | None:
     found = _named(check, name, trail, connections)
     if isinstance(found, Lake) and found.delta:
@@ -148,7 +148,7 @@ def _find_lake_between(
     return found
 
 
-def _named(check: Check, name: str, trail: Trail, connections: Connections) -> Database | Lake | None:
+def _named(check: Problems, name: str, trail: KeyPath, connections: Connections) -> Database | Lake | None:
     """The connection of this name; None, with a problem noted, if there is none."""
     if name not in connections:
         check.add(f"there is no connection {quoted(name)}", trail, hint=suggest(name, connections))

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from tidegauge.config import flow_values, values
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.modules import ModuleFailed, import_module
 from tidegauge.config.pandera_schema import is_pandera, read_pandera
-from tidegauge.config.problems import Complaint, Trail, below, must, quoted, suggest
+from tidegauge.config.problems import InvalidValue, KeyPath, below, must, quoted, suggest
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.expectation import (
     Accepted,
@@ -39,7 +39,7 @@ _TABLE_WIDE = {
     "foreign_key": {"columns", "table", "path", "to"},
 }
 _HOW = ("action", "max_fraction")
-FindTable = Callable[[Mapping[str, Any], Trail], TableRef]
+FindTable = Callable[[Mapping[str, Any], KeyPath], TableRef]
 """Makes the table of a foreign key from its keys `table` or `path` and the trail where they stand."""
 
 
@@ -50,11 +50,11 @@ class _Written:
     rule: Rule
     name: str
     how: Mapping[str, Any]
-    trail: Trail
+    trail: KeyPath
 
 
 def make_expectations(
-    check: Check, written: Any, trail: Trail, find_table: FindTable
+    check: Problems, written: Any, trail: KeyPath, find_table: FindTable
 ) -> tuple[Expectation, ...]:
     if isinstance(written, str) and ":" in written:
         written = _import_schema(check, written, trail)
@@ -85,7 +85,7 @@ def make_expectations(
     return tuple(found.values())
 
 
-def _import_schema(check: Check, written: str, trail: Trail) -> Any:
+def _import_schema(check: Problems, written: str, trail: KeyPath) -> Any:
     """The pandera schema that `MODULE:SCHEMA` names; None after a problem was noted."""
     place = check.document.place(trail)
     module, _, name = written.partition(":")
@@ -100,11 +100,11 @@ def _import_schema(check: Check, written: str, trail: Trail) -> Any:
     return found
 
 
-def _read_all(key: str, body: Any, trail: Trail, find_table: FindTable) -> list[_Written]:
+def _read_all(key: str, body: Any, trail: KeyPath, find_table: FindTable) -> list[_Written]:
     return list(_read(key, body, trail, find_table))
 
 
-def _read(key: str, body: Any, trail: Trail, find_table: FindTable) -> Iterator[_Written]:
+def _read(key: str, body: Any, trail: KeyPath, find_table: FindTable) -> Iterator[_Written]:
     """The checks of one entry. Raises Complaint with the trail from the entry to what is wrong."""
     match body:
         case dict() if _is_table_wide(key, body):
@@ -124,7 +124,7 @@ def _read(key: str, body: Any, trail: Trail, find_table: FindTable) -> Iterator[
             yield from _read_column_rules(key, body, trail)
 
 
-def _read_list(key: str, body: Sequence[Any], trail: Trail, find_table: FindTable) -> Iterator[_Written]:
+def _read_list(key: str, body: Sequence[Any], trail: KeyPath, find_table: FindTable) -> Iterator[_Written]:
     if not body:
         raise must("not be empty", hint=f"name a check: {', '.join(_RULES)}")
     for index, item in enumerate(body):
@@ -142,7 +142,7 @@ def _is_table_wide(key: str, body: Mapping[str, Any]) -> bool:
     return key in _TABLE_WIDE and bool(set(body) & _TABLE_WIDE[key])
 
 
-def _named(key: str, body: Mapping[str, Any], trail: Trail) -> Iterator[_Written]:
+def _named(key: str, body: Mapping[str, Any], trail: KeyPath) -> Iterator[_Written]:
     """The check of an entry `NAME: {check: …}`, whose key is only a name."""
     _refuse_others(body, ("check", *_HOW))
     how = {name: body[name] for name in _HOW if name in body}
@@ -153,10 +153,10 @@ def _named(key: str, body: Mapping[str, Any], trail: Trail) -> Iterator[_Written
         yield _Written(Predicate(text), key, how, trail)
 
 
-def _read_column_rules(column: str, body: Any, trail: Trail) -> list[_Written]:
+def _read_column_rules(column: str, body: Any, trail: KeyPath) -> list[_Written]:
     if isinstance(body, str):
         if body not in ("not_null", "unique"):
-            raise Complaint(f"{quoted(body)} is no check on a column", hint=suggest(body, _RULES))
+            raise InvalidValue(f"{quoted(body)} is no check on a column", hint=suggest(body, _RULES))
         body = {body: "true"}
     if not isinstance(body, dict):
         raise must("be a check, or a list of checks", hint=f"one of {', '.join(_RULES)}")
@@ -164,7 +164,7 @@ def _read_column_rules(column: str, body: Any, trail: Trail) -> list[_Written]:
     how = {name: body[name] for name in _HOW if name in body}
     rules = [name for name in _RULES if name in body]
     if not rules:
-        raise Complaint("this says no check", hint=f"one of {', '.join(_RULES)}")
+        raise InvalidValue("this says no check", hint=f"one of {', '.join(_RULES)}")
     return [
         _Written(_at(name, partial(_make_rule, column, name), body[name]), f"{column}: {name}", how, trail)
         for name in rules
@@ -181,7 +181,7 @@ def _make_rule(column: str, name: str, value: Any) -> Rule:
             return Matches(column, values.text(value))
         case _:
             if _plain(value) != "true":
-                raise Complaint(
+                raise InvalidValue(
                     f"this can only be `true`, not {quoted(str(value))}", hint="leave the check out"
                 )
             return NotNull(column) if name == "not_null" else Unique((column,))
@@ -200,7 +200,7 @@ def _read_ends(value: Any) -> tuple[str | None, str | None]:
     return least, greatest
 
 
-def _read_table_wide(key: str, body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> _Written:
+def _read_table_wide(key: str, body: Mapping[str, Any], trail: KeyPath, find_table: FindTable) -> _Written:
     _refuse_others(body, (*_TABLE_WIDE[key], *_HOW))
     how = {name: body[name] for name in _HOW if name in body}
     match key:
@@ -220,29 +220,31 @@ def _read_row_count(body: Mapping[str, Any]) -> RowCount:
         for name, end in zip(("min", "max"), ends, strict=True)
     )
     if least is not None and greatest is not None and least > greatest:
-        raise Complaint(f"`min` is {least}, and so more than `max`, {greatest}")
+        raise InvalidValue(f"`min` is {least}, and so more than `max`, {greatest}")
     return RowCount(least, greatest)
 
 
 def _read_fresh(body: Mapping[str, Any]) -> Fresh:
     for name in ("column", "within"):
         if name not in body:
-            raise Complaint(f"the key `{name}` is missing", hint="`{column: event_time, within: 24h}`")
+            raise InvalidValue(f"the key `{name}` is missing", hint="`{column: event_time, within: 24h}`")
     return Fresh(_at("column", values.text, body["column"]), _at("within", values.duration(), body["within"]))
 
 
-def _read_foreign_key(body: Mapping[str, Any], trail: Trail, find_table: FindTable) -> ForeignKey:
+def _read_foreign_key(body: Mapping[str, Any], trail: KeyPath, find_table: FindTable) -> ForeignKey:
     if "columns" not in body:
-        raise Complaint("the key `columns` is missing", hint="name the columns that point to the other table")
+        raise InvalidValue(
+            "the key `columns` is missing", hint="name the columns that point to the other table"
+        )
     columns = _at("columns", flow_values.columns, body["columns"])
     to = _at("to", flow_values.columns, body["to"]) if "to" in body else columns
     if len(columns) != len(to):
-        raise Complaint(
+        raise InvalidValue(
             f"`columns` and `to` have to be as many: these are {len(columns)} and {len(to)}", trail=("to",)
         )
     place = {name: body[name] for name in ("table", "path") if name in body}
     if len(place) != 1:
-        raise Complaint("a foreign key names one table", hint="say which with `table` or with `path`")
+        raise InvalidValue("a foreign key names one table", hint="say which with `table` or with `path`")
     return ForeignKey(columns, find_table(place, trail), to, CHECKED_BY + "_".join(columns).lower())
 
 
@@ -251,7 +253,7 @@ def _make_expectation(one: _Written) -> Expectation:
     fraction = one.how.get("max_fraction")
     made = Expectation(one.name, one.rule, action)
     if not made.by_row and action.sets_aside:
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(one.name)} is decided by all rows of a batch together, so none can be set aside",
             hint="use action `fail` or `warn`",
             trail=("action",),
@@ -259,13 +261,13 @@ def _make_expectation(one: _Written) -> Expectation:
     if fraction is None:
         return made
     if not made.by_row:
-        raise Complaint(
+        raise InvalidValue(
             f"`max_fraction` counts rows, and {quoted(one.name)} is not told row by row",
             hint="remove it",
             trail=("max_fraction",),
         )
     if action is Action.FAIL:
-        raise Complaint(
+        raise InvalidValue(
             "`max_fraction` needs an action for the rows below it, and `fail` allows none",
             hint="add `action: quarantine`, `drop` or `warn`",
             trail=("max_fraction",),
@@ -290,7 +292,7 @@ def _at(name: str, check: Callable[[Any], Any], value: Any) -> Any:
 def _refuse_others(body: Mapping[str, Any], valid: Sequence[str]) -> None:
     for name in body:
         if name not in valid:
-            raise Complaint(
+            raise InvalidValue(
                 f"unknown key {quoted(str(name))}", hint=suggest(str(name), valid), trail=(name,), at_key=True
             )
 

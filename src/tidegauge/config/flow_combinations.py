@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegauge.config.flow_keys import InputKeys, OutputKeys
 from tidegauge.config.flow_values import NONE, VERSION
-from tidegauge.config.problems import Trail, quoted
+from tidegauge.config.problems import KeyPath, quoted
 from tidegauge.config.view_keys import ViewInputKeys
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow, DeltaInput, Evaluate
 from tidegauge.model.expectation import Unique
@@ -20,7 +20,7 @@ _ADDED = (VALID_FROM, VALID_TO, IS_CURRENT)
 
 @dataclass(frozen=True)
 class FlowConflict:
-    trails: tuple[Trail, ...]
+    trails: tuple[KeyPath, ...]
     """Trails below what was checked. The first one that is in the file is where the error points."""
     message: str
     hint: str
@@ -83,7 +83,7 @@ def _in_an_input_by_column(keys: InputKeys) -> Iterator[FlowConflict]:
 def in_an_output(keys: OutputKeys) -> Iterator[FlowConflict]:
     yield from in_a_place(keys, "output")
     mode = Mode(keys.mode)
-    at_mode: tuple[Trail, ...] = (("mode",), ())
+    at_mode: tuple[KeyPath, ...] = (("mode",), ())
     if mode.needs_key(OutputKind.DELTA) and not keys.key:
         yield FlowConflict(at_mode, f"mode `{mode}` needs a `key`", "name the columns that tell rows apart")
     if mode is Mode.SCD2 and keys.sequence_by is None:
@@ -195,7 +195,7 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
     if flow.by_column is not None:
         yield from _in_a_flow_by_column(flow, flow.by_column)
         return
-    at_evaluate: tuple[Trail, ...] = (("evaluate",), ())
+    at_evaluate: tuple[KeyPath, ...] = (("evaluate",), ())
     if len(moving) > 1:
         names = ", ".join(f"`{part.name}`" for part in moving)
         if flow.evaluate is Evaluate.ROWS:
@@ -235,7 +235,7 @@ def _in_a_flow_by_column(flow: DeltaFlow, part: DeltaInput) -> Iterator[FlowConf
                 f"{quoted(other.name)} is followed beside {quoted(part.name)}, which has no versions",
                 "let all other inputs be snapshots, or copy the table by a flow of its own first",
             )
-    at_mode: tuple[Trail, ...] = (("output", "mode"), ("output",))
+    at_mode: tuple[KeyPath, ...] = (("output", "mode"), ("output",))
     allowed = (Mode.APPEND, Mode.MERGE) if column else (Mode.MERGE, Mode.REPLACE_PARTITIONS, Mode.OVERWRITE)
     if mode not in allowed:
         why = "has a column as its cursor" if column else "is read whole each time"

@@ -6,7 +6,7 @@ import keyword
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegauge.config.problems import Complaint, quoted
+from tidegauge.config.problems import InvalidValue, quoted
 from tidegauge.config.sizes import parse_size
 from tidegauge.config.values import some_texts, text, whole
 from tidegauge.errors import ConfigError
@@ -24,9 +24,9 @@ def table_name(value: Any) -> str:
     name = text(value)
     parts = find_parts(name, plain=True)
     if "/" in name and (parts is None or parts[0].lower() == "delta"):
-        raise Complaint(f"{quoted(name)} is a path, not a name of the catalogue", hint="use `path`")
+        raise InvalidValue(f"{quoted(name)} is a path, not a name of the catalogue", hint="use `path`")
     if parts is None:
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(name)} is not a table's name as Spark takes it",
             hint="write `SCHEMA.TABLE`; a part with anything but letters, digits and `_` stands in backticks",
         )
@@ -39,7 +39,7 @@ def columns(value: Any) -> tuple[str, ...]:
     folded = [name.casefold() for name in found]
     doubled = next((index for index, name in enumerate(folded) if name in folded[:index]), None)
     if doubled is not None:
-        raise Complaint(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
+        raise InvalidValue(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
     return found
 
 
@@ -59,7 +59,7 @@ def initial(value: Any) -> str:
         moment = datetime.fromisoformat(word)
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(word)} is not a place to begin at",
             hint="write `snapshot`, `earliest`, a version, or a moment such as `2025-01-01T00:00:00Z`",
         ) from None
@@ -71,4 +71,4 @@ def size(value: Any) -> int:
     try:
         return parse_size(text(value).strip())
     except ConfigError as error:
-        raise Complaint(error.message, hint=error.hint) from None
+        raise InvalidValue(error.message, hint=error.hint) from None

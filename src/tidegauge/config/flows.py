@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.expectations import make_expectations
 from tidegauge.config.flow_combinations import (
     FlowConflict,
@@ -23,7 +23,7 @@ from tidegauge.config.flow_combinations import (
 from tidegauge.config.flow_keys import KINDS, FlowKeys, InputKeys, OutputKeys
 from tidegauge.config.flow_values import NONE, VERSION, is_dotted
 from tidegauge.config.optimize_flows import make_optimize
-from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.config.problems import InvalidValue, KeyPath, quoted
 from tidegauge.config.view_keys import ViewInputKeys, ViewKeys, ViewOutputKeys
 from tidegauge.model.delta_flow import (
     DeltaFlow,
@@ -63,10 +63,10 @@ class ProjectContext:
     """The schedule of flows that have none of their own."""
 
 
-MakeInput = Callable[[Check, str, Any, Trail, ProjectContext], DeltaInput | None]
+MakeInput = Callable[[Problems, str, Any, KeyPath, ProjectContext], DeltaInput | None]
 
 
-def make_flows(check: Check, written: Any, around: ProjectContext) -> list[WrittenInFlows | OptimizeFlow]:
+def make_flows(check: Problems, written: Any, around: ProjectContext) -> list[WrittenInFlows | OptimizeFlow]:
     if not isinstance(written, dict):
         return []
     found: list[WrittenInFlows | OptimizeFlow | None] = []
@@ -83,7 +83,9 @@ def make_flows(check: Check, written: Any, around: ProjectContext) -> list[Writt
     return [flow for flow in found if flow is not None]
 
 
-def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: ProjectContext) -> DeltaFlow | None:
+def _make_flow(
+    check: Problems, name: str, body: Any, trail: KeyPath, around: ProjectContext
+) -> DeltaFlow | None:
     if not isinstance(body, dict):
         check.require("be a mapping with `inputs` and an `output`", trail)
         return None
@@ -120,7 +122,9 @@ def _make_flow(check: Check, name: str, body: Any, trail: Trail, around: Project
     return flow if len(check.problems) == before else None
 
 
-def _make_view(check: Check, name: str, body: Any, trail: Trail, around: ProjectContext) -> ViewFlow | None:
+def _make_view(
+    check: Problems, name: str, body: Any, trail: KeyPath, around: ProjectContext
+) -> ViewFlow | None:
     before = len(check.problems)
     keys = check.keys(ViewKeys, body, trail)
     inputs = _make_inputs(check, body.get("inputs"), (*trail, "inputs"), around, _make_view_input)
@@ -141,7 +145,7 @@ def _make_view(check: Check, name: str, body: Any, trail: Trail, around: Project
     )
 
 
-def _check_name(check: Check, name: str, trail: Trail) -> None:
+def _check_name(check: Problems, name: str, trail: KeyPath) -> None:
     if not _NAME.fullmatch(name):
         check.add(
             f"{quoted(name)} cannot be the name of a flow",
@@ -152,7 +156,7 @@ def _check_name(check: Check, name: str, trail: Trail) -> None:
 
 
 def _make_inputs(
-    check: Check, written: Any, trail: Trail, around: ProjectContext, make: MakeInput | None = None
+    check: Problems, written: Any, trail: KeyPath, around: ProjectContext, make: MakeInput | None = None
 ) -> tuple[DeltaInput, ...]:
     if not isinstance(written, dict):
         return ()
@@ -183,7 +187,7 @@ def _make_inputs(
 
 
 def _make_input(
-    check: Check, name: str, body: Any, trail: Trail, around: ProjectContext
+    check: Problems, name: str, body: Any, trail: KeyPath, around: ProjectContext
 ) -> DeltaInput | None:
     if not isinstance(body, str | dict):
         check.require("be a table's name, or a mapping with `table` or `path`", trail)
@@ -211,7 +215,7 @@ def _make_input(
 
 
 def _find_expected_table(
-    check: Check, place: Mapping[str, Any], trail: Trail, around: ProjectContext
+    check: Problems, place: Mapping[str, Any], trail: KeyPath, around: ProjectContext
 ) -> TableRef:
     keys = check.keys(InputKeys, dict(place), trail)
     return TableRef() if keys is None else _make_table_ref(check, keys, trail, around)
@@ -232,7 +236,7 @@ def _make_read_by_column(keys: InputKeys) -> ReadByColumn | None:
 
 
 def _make_view_input(
-    check: Check, name: str, body: Any, trail: Trail, around: ProjectContext
+    check: Problems, name: str, body: Any, trail: KeyPath, around: ProjectContext
 ) -> DeltaInput | None:
     keys = check.keys(ViewInputKeys, {"table": body} if isinstance(body, str) else body, trail)
     if keys is None:
@@ -243,7 +247,7 @@ def _make_view_input(
     )
 
 
-def _make_output(check: Check, body: Any, trail: Trail, around: ProjectContext) -> DeltaTable | None:
+def _make_output(check: Problems, body: Any, trail: KeyPath, around: ProjectContext) -> DeltaTable | None:
     if not isinstance(body, dict):
         return None
     keys = check.keys(OutputKeys, body, trail)
@@ -266,7 +270,7 @@ def _make_output(check: Check, body: Any, trail: Trail, around: ProjectContext) 
 
 
 def _make_table_ref(
-    check: Check, keys: InputKeys | OutputKeys | ViewInputKeys, trail: Trail, around: ProjectContext
+    check: Problems, keys: InputKeys | OutputKeys | ViewInputKeys, trail: KeyPath, around: ProjectContext
 ) -> TableRef:
     written = keys.path
     if written is None:
@@ -283,7 +287,7 @@ def storage_of(path: str, lakes: Iterable[Lake]) -> Lake | None:
     return max(above, key=lambda lake: len(lake.path), default=None)
 
 
-def _refuse(check: Check, conflicts: Iterator[FlowConflict], trail: Trail) -> None:
+def _refuse(check: Problems, conflicts: Iterator[FlowConflict], trail: KeyPath) -> None:
     for conflict in conflicts:
         where = check.first_written(*((*trail, *below) for below in conflict.trails))
         check.add(conflict.message, where, hint=conflict.hint, at_key=True)
@@ -302,13 +306,13 @@ def _read_transform(written: str | None, base: Path) -> Sql | Function | None:
         hint = f"write `{module.removesuffix('.py').replace('/', '.')}:{function}`"
     elif re.match(r"\s*(select|with|from)\s", written, re.IGNORECASE):
         hint = "put the SQL into a file of its own, and its path here"
-    raise Complaint(f"{quoted(written)} is neither a `.sql` file nor a function", hint=hint)
+    raise InvalidValue(f"{quoted(written)} is neither a `.sql` file nor a function", hint=hint)
 
 
 def _read_view_sql(written: str | None, base: Path) -> Sql | None:
     made = _read_transform(written, base)
     if isinstance(made, Function):
-        raise Complaint(
+        raise InvalidValue(
             "a view is made of SQL, and a function can only run",
             hint="put a SELECT into a `.sql` file, or leave `kind` out for a table",
         )
@@ -322,18 +326,18 @@ def _read_sql(file: Path) -> Sql:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Complaint(
+        raise InvalidValue(
             f"the SQL file {file} is not UTF-8: byte 0x{data[error.start]:02x} in line {line}",
             hint="save it as UTF-8",
         ) from None
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise Complaint(
+        raise InvalidValue(
             f"the SQL file {file} cannot be read: {reason}",
             hint="check the path, which is relative to the project file, and its permissions",
         ) from None
     if len(data) > MAX_SQL:
-        raise Complaint(f"the SQL file {file} is larger than {MAX_SQL >> 20} MiB")
+        raise InvalidValue(f"the SQL file {file} is larger than {MAX_SQL >> 20} MiB")
     if not text.strip():
-        raise Complaint(f"the SQL file {file} is empty", hint="write a SELECT over the inputs' names")
+        raise InvalidValue(f"the SQL file {file} is empty", hint="write a SELECT over the inputs' names")
     return Sql(text=text, file=file)

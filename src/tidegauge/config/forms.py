@@ -14,7 +14,7 @@ from tidegauge.model.secret import Secret
 
 
 @dataclass(frozen=True)
-class Form:
+class ValueParser:
     """How a value is checked, and how the reference page describes the values that are allowed."""
 
     check: Callable[[Any], Any]
@@ -27,7 +27,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Unless:
+class DocumentedDefault:
     """What the reference page says happens without the key, where the default value does not tell."""
 
     default: str
@@ -62,22 +62,22 @@ def each(value: Any, check: Any) -> dict[str, str]:
     return checked
 
 
-Text = Annotated[str, Form(values.text, "text")]
-MaybeText = Annotated[str | None, Form(values.text, "text")]
-Texts = Annotated[tuple[str, ...], Form(values.texts, "text or list")]
-SomeTexts = Annotated[tuple[str, ...], Form(values.some_texts, "text or list")]
-Tags = Annotated[tuple[str, ...], Form(values.tags, "word or list")]
-Hidden = Annotated[Secret | None, Form(values.secret, "`${env:…}` or `${file:…}`")]
-Duration = Annotated[timedelta, Form(values.duration(), "duration")]
-MaybeDuration = Annotated[timedelta | None, Form(values.duration(), "duration")]
-Lease = Annotated[timedelta, Form(values.duration(timedelta(seconds=3)), "duration, at least 3s")]
-Flag = Annotated[bool, Form(values.flag, "`true`, `false`")]
-MaybeFlag = Annotated[bool | None, Form(values.flag, "`true`, `false`")]
-Port = Annotated[int, Form(values.whole(1, 65535), "1 to 65535")]
-Host = Annotated[str, Form(values.check_host, "host name or IP address")]
-Endpoint = Annotated[str | None, Form(values.check_endpoint, "`https://HOST[:PORT]`")]
-Mapped = Annotated[dict[str, Any], Form(mapping, "mapping")]
-Listed = Annotated[list[Any], Form(listed, "list")]
+Text = Annotated[str, ValueParser(values.text, "text")]
+MaybeText = Annotated[str | None, ValueParser(values.text, "text")]
+Texts = Annotated[tuple[str, ...], ValueParser(values.texts, "text or list")]
+SomeTexts = Annotated[tuple[str, ...], ValueParser(values.some_texts, "text or list")]
+Tags = Annotated[tuple[str, ...], ValueParser(values.tags, "word or list")]
+Hidden = Annotated[Secret | None, ValueParser(values.secret, "`${env:…}` or `${file:…}`")]
+Duration = Annotated[timedelta, ValueParser(values.duration(), "duration")]
+MaybeDuration = Annotated[timedelta | None, ValueParser(values.duration(), "duration")]
+Lease = Annotated[timedelta, ValueParser(values.duration(timedelta(seconds=3)), "duration, at least 3s")]
+Flag = Annotated[bool, ValueParser(values.flag, "`true`, `false`")]
+MaybeFlag = Annotated[bool | None, ValueParser(values.flag, "`true`, `false`")]
+Port = Annotated[int, ValueParser(values.whole(1, 65535), "1 to 65535")]
+Host = Annotated[str, ValueParser(values.check_host, "host name or IP address")]
+Endpoint = Annotated[str | None, ValueParser(values.check_endpoint, "`https://HOST[:PORT]`")]
+Mapped = Annotated[dict[str, Any], ValueParser(mapping, "mapping")]
+Listed = Annotated[list[Any], ValueParser(listed, "list")]
 
 
 class Keys(BaseModel):

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
-from tidegauge.config.forms import Duration, Form, Keys, Mapped, MaybeDuration
-from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.config.check import Problems
+from tidegauge.config.forms import Duration, Keys, Mapped, MaybeDuration, ValueParser
+from tidegauge.config.problems import InvalidValue, KeyPath, quoted
 from tidegauge.model.health import HealthLimits, HealthSettings
 
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
@@ -21,14 +21,14 @@ _OF_PIPELINE = ("override", "ledger_rows", "missed")
 def _parse_multiple(value: Any) -> float:
     written = values.text(value)
     if not _NUMBER.fullmatch(written) or float(written) <= 0:
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(written)} is not a multiple", hint="write a number above 0, such as `3` or `0.1`"
         )
     return float(written)
 
 
-RowCount = Annotated[int, Form(values.whole(1), "whole number above 0")]
-Multiple = Annotated[float, Form(_parse_multiple, "number above 0")]
+PositiveInt = Annotated[int, ValueParser(values.whole(1), "whole number above 0")]
+Multiple = Annotated[float, ValueParser(_parse_multiple, "number above 0")]
 
 
 class LimitKeys(Keys):
@@ -58,11 +58,11 @@ class LimitKeys(Keys):
 
 
 class HealthKeys(LimitKeys):
-    ledger_rows: RowCount = Field(
+    ledger_rows: PositiveInt = Field(
         default=_WHOLE.ledger_rows,
         description="More runs and events of this pipeline in the ledger are a warning.",
     )
-    missed: RowCount = Field(
+    missed: PositiveInt = Field(
         default=_WHOLE.missed,
         description="So many times of a schedule in a row that nobody ran for are critical; one is a "
         "warning.",
@@ -74,7 +74,7 @@ class HealthKeys(LimitKeys):
     )
 
 
-def make_health(check: Check, written: Any) -> HealthSettings:
+def make_health(check: Problems, written: Any) -> HealthSettings:
     if not isinstance(written, dict):
         return HealthSettings()
     keys = check.keys(HealthKeys, written, ("health",))
@@ -90,7 +90,7 @@ def make_health(check: Check, written: Any) -> HealthSettings:
     return HealthSettings(limits, override, found.ledger_rows, found.missed)
 
 
-def _make_limits(check: Check, keys: LimitKeys | None, trail: Trail) -> HealthLimits:
+def _make_limits(check: Problems, keys: LimitKeys | None, trail: KeyPath) -> HealthLimits:
     if keys is None:
         return _PLAIN
     if keys.stale < keys.fresh:

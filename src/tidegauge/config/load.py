@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.connections import Connections, make_connections
 from tidegauge.config.declared import make_declared
 from tidegauge.config.document import read_document
+from tidegauge.config.flow_graph import find_upstreams
 from tidegauge.config.flows import ProjectContext, make_flows
 from tidegauge.config.health import make_health
 from tidegauge.config.ledger import DEFAULT, check_address
-from tidegauge.config.lineage import find_upstreams
-from tidegauge.config.models import ProjectKeys
 from tidegauge.config.optimize_flows import find_tables
-from tidegauge.config.problems import Complaint
+from tidegauge.config.problems import InvalidValue
+from tidegauge.config.project_keys import ProjectKeys
 from tidegauge.config.secrets import interpolate
 from tidegauge.config.spark import make_spark
 from tidegauge.config.syncs import make_syncs
@@ -38,7 +38,7 @@ def load_project(file: Path) -> Project:
     of its flows, and the only code run is that of the modules it names.
     """
     document = read_document(file)
-    check = Check(document)
+    check = Problems(document)
     tree = interpolate(document, check.problems)
     keys = check.keys(ProjectKeys, tree, ())
     # The rest is checked even when a key at the top is wrong, to report all mistakes at once.
@@ -84,20 +84,20 @@ def _schedule_of(keys: ProjectKeys | None) -> FlowSchedule | None:
 
 
 def _make_written_flows(
-    check: Check, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
+    check: Problems, tree: dict[str, Any], keys: ProjectKeys | None, connections: Connections
 ) -> list[WrittenInFlows | OptimizeFlow]:
     pipeline = keys.pipeline if keys is not None else ""
     lakes = [item for item in connections.values() if isinstance(item, Lake) and item.delta]
     around = ProjectContext(pipeline, lakes, schedule=_schedule_of(keys))
     written = make_flows(check, tree.get("flows"), around)
     modules: tuple[str, ...] = ()
-    with suppress(Complaint):  # `check.keys` has noted it already
+    with suppress(InvalidValue):  # `check.keys` has noted it already
         modules = values.texts(tree.get("modules") or [])
     return [*written, *make_declared(check, modules, around)]
 
 
 def _connect_flows(
-    check: Check,
+    check: Problems,
     written: Sequence[WrittenInFlows | OptimizeFlow],
     syncs: Sequence[Sync],
     conf: Mapping[str, str],

@@ -9,15 +9,15 @@ from types import ModuleType
 
 from tidegauge.config.document import show_path
 from tidegauge.config.flow_values import is_dotted
-from tidegauge.config.problems import Complaint, Problem, quoted
+from tidegauge.config.problems import InvalidValue, Problem, quoted
 from tidegauge.config.values import local_path
-from tidegauge.declare import Declared, declared_in
+from tidegauge.declare import FlowDeclaration, declared_in
 from tidegauge.errors import ConfigError, Place
 from tidegauge.model.secret import mask
 from tidegauge.user_modules import ModuleHidden, ModuleMissing, import_by_file, import_by_name, is_own_file
 
 
-def import_flows(root: Path, written: str, place: Place) -> tuple[Declared, ...]:
+def import_flows(root: Path, written: str, place: Place) -> tuple[FlowDeclaration, ...]:
     """The flows that the module or file declares. Raises ModuleFailed for all that can go wrong in it."""
     found = declared_in(import_module(root, written, place).__name__)
     if not found:
@@ -36,7 +36,7 @@ def import_module(root: Path, written: str, place: Place) -> ModuleType:
         return _import_named(root, written, place)
     except ModuleFailed:
         raise
-    except Complaint as complaint:
+    except InvalidValue as complaint:
         raise ModuleFailed(complaint.message, place, complaint.hint) from None
     except ConfigError as error:
         # Raised by a declaration, with a message for the user.

@@ -8,34 +8,36 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
-from tidegauge.config.forms import Flag, Form, Keys, SomeTexts, Tags, Unless
-from tidegauge.config.problems import Problem, Trail, nearest, quoted
+from tidegauge.config.check import Problems
+from tidegauge.config.forms import DocumentedDefault, Flag, Keys, SomeTexts, Tags, ValueParser
+from tidegauge.config.problems import KeyPath, Problem, nearest, quoted
 from tidegauge.errors import Place
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
-from tidegauge.model.select_words import TAG, InGraph, is_called, select_by
+from tidegauge.model.select_words import TAG, SelectableFlow, is_called, select_by
 from tidegauge.model.spec import Lake, Sync
 from tidegauge.model.view_flow import WrittenInFlows
 
 
 class OptimizeKeys(Keys):
-    kind: Annotated[str, Form(values.choice((OPTIMIZE,)), "`optimize`")] = Field(
+    kind: Annotated[str, ValueParser(values.choice((OPTIMIZE,)), "`optimize`")] = Field(
         description="An optimize flow has no rows of its own, and no watermark."
     )
-    select: Annotated[SomeTexts, Unless("every flow that writes one")] = Field(
+    select: Annotated[SomeTexts, DocumentedDefault("every flow that writes one")] = Field(
         default=(),
         description="The flows whose tables it looks after, in the words of `--select`: `tag:gold`, "
         "`silver_*`, a flow's name or its table, with `+` for what is above or below.",
     )
-    vacuum: Annotated[Flag, Unless("`true`")] = Field(
+    vacuum: Annotated[Flag, DocumentedDefault("`true`")] = Field(
         default=True,
         description="Also remove files that are older than the table keeps and that no reader needs.",
     )
     tags: Tags = Field(default=(), description="Words to select by: `--select tag:WORD`.")
 
 
-def make_optimize(check: Check, name: str, body: Any, trail: Trail, pipeline: str) -> OptimizeFlow | None:
+def make_optimize(
+    check: Problems, name: str, body: Any, trail: KeyPath, pipeline: str
+) -> OptimizeFlow | None:
     before = len(check.problems)
     keys = check.keys(OptimizeKeys, body, trail)
     if keys is None or len(check.problems) > before:
@@ -97,7 +99,7 @@ def find_tables(
     return tuple(made)
 
 
-def _explain_nothing_meant(one: OptimizeFlow, word: str, every: Sequence[InGraph]) -> Problem:
+def _explain_nothing_meant(one: OptimizeFlow, word: str, every: Sequence[SelectableFlow]) -> Problem:
     found = _find_called(word, every)
     if found == [one.name]:
         message = f"`select` of {quoted(one.name)} means itself: {quoted(word)}"
@@ -114,7 +116,7 @@ def _explain_nothing_meant(one: OptimizeFlow, word: str, every: Sequence[InGraph
     return Problem(message, _require_place(one.select_place), hint)
 
 
-def _find_called(word: str, every: Sequence[InGraph]) -> list[str]:
+def _find_called(word: str, every: Sequence[SelectableFlow]) -> list[str]:
     return [flow.name for flow in every if is_called(flow, word.strip("+"))]
 
 

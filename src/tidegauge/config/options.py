@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from tidegauge.config import values
 from tidegauge.config.durations import parse_duration
-from tidegauge.config.problems import Complaint, below, nearest, quoted
+from tidegauge.config.problems import InvalidValue, below, nearest, quoted
 from tidegauge.errors import ConfigError
 from tidegauge.model.engines import FACTS, SSL_MODES, Engine
 
@@ -48,7 +48,7 @@ def check_option_name(written: str, engine: str) -> str:
         return name
     close = nearest(name, sorted(allowed))
     listed = "allowed are: " + ", ".join(f"`{option}`" for option in MEANINGS if option in allowed)
-    raise Complaint(
+    raise InvalidValue(
         f"the option {quoted(written)} is not allowed on {engine}",
         hint=f"did you mean `{close}`?" if close else listed,
         at_key=True,
@@ -57,13 +57,13 @@ def check_option_name(written: str, engine: str) -> str:
 
 def check_options(written: Any, *, engine: str, base: Path) -> dict[str, str]:
     if not isinstance(written, dict):
-        raise Complaint("`options` must be a mapping of names to values")
+        raise InvalidValue("`options` must be a mapping of names to values")
     checked: dict[str, str] = {}
     for key, value in written.items():
         with below(key):
             name = check_option_name(key, engine)
             if name in checked:
-                raise Complaint(f"the option `{name}` is given twice", at_key=True)
+                raise InvalidValue(f"the option `{name}` is given twice", at_key=True)
             checked[name] = _value(name, value, engine, base)
     return checked
 
@@ -86,7 +86,7 @@ def _value(name: str, value: Any, engine: str, base: Path) -> str:
 
 def _check_file(path: str, base: Path) -> str:
     if _ENDS_A_VALUE.search(path):
-        raise Complaint("the path holds one of `? & # ; %`", hint="give the file a plainer name")
+        raise InvalidValue("the path holds one of `? & # ; %`", hint="give the file a plainer name")
     return values.local_path(path, base)
 
 
@@ -95,8 +95,8 @@ def _seconds(written: str) -> str:
     try:
         length = parse_duration(f"{written}s" if written.isascii() and written.isdigit() else written)
     except ConfigError as error:
-        raise Complaint(error.message, hint=error.hint) from None
+        raise InvalidValue(error.message, hint=error.hint) from None
     seconds = -(-length // timedelta(seconds=1))
     if not 1 <= seconds <= 3600:
-        raise Complaint("`connect_timeout` must be from 1s to 1h")
+        raise InvalidValue("`connect_timeout` must be from 1s to 1h")
     return str(seconds)

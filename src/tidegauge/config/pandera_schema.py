@@ -10,7 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from tidegauge.config.problems import Complaint
+from tidegauge.config.problems import InvalidValue
 from tidegauge.model.types import quote
 
 _Stats = Mapping[str, Any]
@@ -25,7 +25,7 @@ def read_pandera(value: Any) -> dict[str, Any]:
     """The schema as entries of `expect:`. Raises Complaint for a check that cannot be taken over."""
     schema = value.to_schema() if isinstance(value, type) and hasattr(value, "to_schema") else value
     if schema.checks or schema.unique:
-        raise Complaint(
+        raise InvalidValue(
             "the pandera schema has checks on several columns, which cannot be taken over",
             hint="write them as predicates under `expect:`",
         )
@@ -39,7 +39,7 @@ def _read_column(name: str, column: Any) -> dict[str, Any]:
     """Entries of `expect:` for one column: its rules under its name, each predicate under its own name."""
     if column.regex or not column.required:
         what = "stands for many by a pattern" if column.regex else "may be missing"
-        raise Complaint(
+        raise InvalidValue(
             f"the column {name} of the pandera schema {what}, which cannot be taken over",
             hint="name each column that is there",
         )
@@ -54,7 +54,7 @@ def _read_column(name: str, column: Any) -> dict[str, Any]:
         elif (predicate := _PREDICATES.get(check.name)) is not None:
             found[f"{name}: {check.name}"] = {"check": predicate(quote(name), stats), **how}
         else:
-            raise Complaint(
+            raise InvalidValue(
                 f"the check {check.name} of the column {name} is none that can be taken over from pandera",
                 hint="write it as a predicate under `expect:`; known are"
                 f" {', '.join((*_RULES, *_PREDICATES))}",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import ConfigError, Place
 
-Trail = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The path from the top of the file to a value: keys and list indexes."""
 
 SHOWN = 5
@@ -22,7 +22,7 @@ class Problem:
     hint: str | None = None
 
 
-class Complaint(ValueError):
+class InvalidValue(ValueError):
     """A wrong value, raised by code that does not know where in the file the value is.
 
     `trail` leads from the value to the part of it that is wrong. `at_key` says that the key itself is wrong.
@@ -34,7 +34,7 @@ class Complaint(ValueError):
         message: str,
         *,
         hint: str | None = None,
-        trail: Trail = (),
+        trail: KeyPath = (),
         at_key: bool = False,
         expected: str | None = None,
     ) -> None:
@@ -46,11 +46,13 @@ class Complaint(ValueError):
         self.expected = expected
 
 
-def must(expected: str, *, found: str | None = None, hint: str | None = None, trail: Trail = ()) -> Complaint:
+def must(
+    expected: str, *, found: str | None = None, hint: str | None = None, trail: KeyPath = ()
+) -> InvalidValue:
     """A Complaint that says what the value must be. `found` is what it is instead, and is not shown where a
     reference brought the value in."""
     message = f"this must {expected}" if found is None else f"this must {expected}, not {found}"
-    return Complaint(message, hint=hint, trail=trail, expected=expected)
+    return InvalidValue(message, hint=hint, trail=trail, expected=expected)
 
 
 @contextmanager
@@ -58,8 +60,8 @@ def below(*parts: str | int) -> Iterator[None]:
     """In this block a part of a value is read: its Complaints get these names in front of their trail."""
     try:
         yield
-    except Complaint as complaint:
-        raise Complaint(
+    except InvalidValue as complaint:
+        raise InvalidValue(
             complaint.message,
             hint=complaint.hint,
             trail=(*parts, *complaint.trail),

@@ -12,11 +12,11 @@ from pydantic.fields import FieldInfo
 from tidegauge.config.connection_keys import CONNECTIONS
 from tidegauge.config.durations import show_duration
 from tidegauge.config.flow_keys import FlowKeys, InputKeys, OutputKeys
-from tidegauge.config.forms import Form, Keys, Unless
+from tidegauge.config.forms import DocumentedDefault, Keys, ValueParser
 from tidegauge.config.health import HealthKeys
-from tidegauge.config.models import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.optimize_flows import OptimizeKeys
 from tidegauge.config.options import MEANINGS, engines_with
+from tidegauge.config.project_keys import ProjectKeys, SparkKeys, SyncKeys, TableKeys
 from tidegauge.config.telemetry import AlertKeys, LineageKeys, MetricsKeys
 from tidegauge.config.view_keys import ViewInputKeys, ViewKeys
 from tidegauge.config.workflow import TaskKeys, WorkflowKeys
@@ -201,11 +201,11 @@ def _options() -> str:
 
 
 def _form(field: FieldInfo) -> str:
-    return _cell(next(item.text for item in field.metadata if isinstance(item, Form)))
+    return _cell(next(item.text for item in field.metadata if isinstance(item, ValueParser)))
 
 
 def _default(field: FieldInfo) -> str:
-    said = next((item.default for item in field.metadata if isinstance(item, Unless)), None)
+    said = next((item.default for item in field.metadata if isinstance(item, DocumentedDefault)), None)
     if said is not None:
         return _cell(said)
     return "**required**" if field.is_required() else _shown(field.default)

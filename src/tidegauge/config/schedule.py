@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegauge.config import values
 from tidegauge.config.durations import parse_duration
-from tidegauge.config.forms import Form, Unless
-from tidegauge.config.problems import Complaint, below, quoted, suggest
+from tidegauge.config.forms import DocumentedDefault, ValueParser
+from tidegauge.config.problems import InvalidValue, below, quoted, suggest
 from tidegauge.errors import ConfigError
 from tidegauge.model.cron import Cron, parse_cron
 from tidegauge.model.schedule import CatchUp, Every, FlowSchedule
@@ -30,7 +30,7 @@ def cron(value: Any) -> Cron:
     try:
         return parse_cron(values.text(value))
     except ConfigError as error:
-        raise Complaint(error.message, hint=error.hint) from None
+        raise InvalidValue(error.message, hint=error.hint) from None
 
 
 def timezone(value: Any) -> str:
@@ -38,7 +38,7 @@ def timezone(value: Any) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(name)} is not a time zone", hint="write it as `UTC` or `Europe/Berlin`"
         ) from None
     return name
@@ -58,18 +58,18 @@ def schedule(value: Any) -> FlowSchedule | None:
     found: dict[str, Any] = {}
     for key, part in value.items():
         if key not in parse:
-            raise Complaint(
+            raise InvalidValue(
                 f"unknown key {quoted(key)}", hint=suggest(key, list(parse)), trail=(key,), at_key=True
             )
         if part is not None:
             found[key] = _read_part(parse[key], part, key)
     if ("every" in found) == ("cron" in found):
-        raise Complaint("a schedule has either `cron` or `every`", hint=_FORM)
+        raise InvalidValue("a schedule has either `cron` or `every`", hint=_FORM)
     catch_up = CatchUp(found.get("catch_up", CatchUp.ONE))
     if "cron" in found:
         return FlowSchedule(found["cron"], found["cron"].text, found.get("timezone", "UTC"), catch_up)
     if "timezone" in found:
-        raise Complaint(
+        raise InvalidValue(
             "`timezone` belongs to `cron`: a length of time is the same everywhere",
             hint="leave it out",
             trail=("timezone",),
@@ -86,10 +86,10 @@ def _read_part(parse: Callable[[Any], _T], value: Any, key: str) -> _T:
 def _parse_every(text: str, catch_up: CatchUp) -> FlowSchedule:
     match = _EVERY.fullmatch(text.strip())
     if match is None:
-        raise Complaint(f"{quoted(text)} is not a schedule", hint=_FORM)
+        raise InvalidValue(f"{quoted(text)} is not a schedule", hint=_FORM)
     length = _length(match[1].strip(), text)
     if not _LEAST <= length <= _MOST:
-        raise Complaint(f"{quoted(text)} is not between a second and a year", hint=_FORM)
+        raise InvalidValue(f"{quoted(text)} is not between a second and a year", hint=_FORM)
     return FlowSchedule(Every(length), _shown(length), catch_up=catch_up)
 
 
@@ -100,7 +100,7 @@ def _length(words: str, text: str) -> timedelta:
     try:
         return parse_duration(words)
     except (ConfigError, OverflowError):
-        raise Complaint(f"{quoted(text)} is not a schedule", hint=_FORM) from None
+        raise InvalidValue(f"{quoted(text)} is not a schedule", hint=_FORM) from None
 
 
 def _shown(length: timedelta) -> str:
@@ -114,13 +114,13 @@ def _shown(length: timedelta) -> str:
 
 Scheduled = Annotated[
     FlowSchedule | None,
-    Form(schedule, "`every 5 minutes`, `{cron: …, timezone: …, catch_up: one | all | none}`, `none`"),
-    Unless("by hand"),
+    ValueParser(schedule, "`every 5 minutes`, `{cron: …, timezone: …, catch_up: one | all | none}`, `none`"),
+    DocumentedDefault("by hand"),
 ]
 """The key at the top of the file."""
 ScheduledHere = Annotated[
     FlowSchedule | None,
-    Form(schedule, "as at the top"),
-    Unless("the file's"),
+    ValueParser(schedule, "as at the top"),
+    DocumentedDefault("the file's"),
 ]
 """The key of a sync or a flow."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tidegauge.config.document import YamlDocument
-from tidegauge.config.problems import Complaint, Problem, Trail, quoted
+from tidegauge.config.problems import InvalidValue, KeyPath, Problem, quoted
 from tidegauge.model.secret import Secret, name_openly, remember
 
 SECRET_KEYS = frozenset({"password", "access_key", "secret_key"})
@@ -56,7 +56,7 @@ def interpolate(document: YamlDocument, problems: list[Problem]) -> dict[str, An
     return tree
 
 
-def _resolve_all(document: YamlDocument, value: Any, trail: Trail, problems: list[Problem]) -> Any:
+def _resolve_all(document: YamlDocument, value: Any, trail: KeyPath, problems: list[Problem]) -> Any:
     if isinstance(value, dict):
         for key in value:
             name_openly(str(key))
@@ -67,7 +67,7 @@ def _resolve_all(document: YamlDocument, value: Any, trail: Trail, problems: lis
         return value
     try:
         return _resolve(value, trail, document.file.parent)
-    except Complaint as complaint:
+    except InvalidValue as complaint:
         problems.append(Problem(complaint.message, document.place(trail), complaint.hint))
         return None
 
@@ -81,10 +81,12 @@ def _is_reference(text: str) -> bool:
     return match is not None and match["inside"] is not None
 
 
-def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
+def _resolve(text: str, trail: KeyPath, base: Path) -> str | Secret:
     secret = _is_secret_field(trail)
     if secret and not _is_reference(text):
-        raise Complaint(f"`{trail[-1]}` is plain text in the file; secrets come from outside it", hint=_FORMS)
+        raise InvalidValue(
+            f"`{trail[-1]}` is plain text in the file; secrets come from outside it", hint=_FORMS
+        )
     if "$" not in text:
         _name_openly(text, trail)
         return text
@@ -92,13 +94,13 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
         return text[1:]
     bare = _BARE.search(_TOKEN.sub("", text))
     if bare:
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(bare[0])} is not a reference that is read here",
             hint=f"write `${{env:{bare[1]}}}`, or `$${bare[1]}` for the text itself",
         )
     parts = [_read_part(match, base) for match in _TOKEN.finditer(text)]
     if secret and not parts[0]:
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(text)} is set but empty",
             hint=f"give it a value, or leave `{trail[-1]}` out if there is none",
         )
@@ -112,20 +114,20 @@ def _resolve(text: str, trail: Trail, base: Path) -> str | Secret:
     return Secret(_fill(text, parts))
 
 
-def _name_openly(text: str, trail: Trail) -> None:
+def _name_openly(text: str, trail: KeyPath) -> None:
     """Let this text be shown, as the file has it openly; except addresses, which may hold a login."""
     if trail[0] not in {*_ADDRESSES, "ledger"} and not _is_hidden(trail):
         name_openly(text)
 
 
-def _remember_parts(text: str, parts: list[str], trail: Trail) -> None:
+def _remember_parts(text: str, parts: list[str], trail: KeyPath) -> None:
     """Mask each part that a reference brought into an address: libraries quote parts of addresses."""
     if trail[0] in _ADDRESSES and not _is_reference(text):
         for part in parts:
             remember(part)
 
 
-def _is_secret_field(trail: Trail) -> bool:
+def _is_secret_field(trail: KeyPath) -> bool:
     match trail:
         case ("connections", _, key):
             return key in SECRET_KEYS
@@ -135,7 +137,7 @@ def _is_secret_field(trail: Trail) -> bool:
             return False
 
 
-def _is_hidden(trail: Trail) -> bool:
+def _is_hidden(trail: KeyPath) -> bool:
     """Whether a value from a reference is masked here; names, numbers and patterns stay readable."""
     match trail:
         case ("connections", _, "options", option, *_):
@@ -154,28 +156,28 @@ def _read_part(match: re.Match[str], base: Path) -> str:
     if match["escape"]:
         return "${"
     if match["unclosed"]:
-        raise Complaint("a `${` is not closed", hint=f"{_FORMS}; `$${{` stands for the text `${{`")
+        raise InvalidValue("a `${` is not closed", hint=f"{_FORMS}; `$${{` stands for the text `${{`")
     kind, colon, name = match["inside"].partition(":")
     if kind == "env" and _ENV_NAME.fullmatch(name):
         return _read_environment(name)
     if kind == "file" and name:
         return _read_file(name, base)
     if kind in {"env", "file"} and colon:
-        raise Complaint(f"{quoted(match[0])} does not name anything", hint=_FORMS)
+        raise InvalidValue(f"{quoted(match[0])} does not name anything", hint=_FORMS)
     right = f"write `${{env:{kind}}}`" if not colon and _ENV_NAME.fullmatch(kind) else _FORMS
-    raise Complaint(f"{quoted(match[0])} is not a reference that is read here", hint=right)
+    raise InvalidValue(f"{quoted(match[0])} is not a reference that is read here", hint=right)
 
 
 def _read_environment(name: str) -> str:
     if name not in os.environ:
-        raise Complaint(f"the environment variable {name} is not set", hint=f"set it: `export {name}=…`")
+        raise InvalidValue(f"the environment variable {name} is not set", hint=f"set it: `export {name}=…`")
     try:
         os.environ[name].encode()
     except UnicodeEncodeError:
         pass
     else:
         return os.environ[name]
-    raise Complaint(f"the environment variable {name} is not UTF-8")
+    raise InvalidValue(f"the environment variable {name} is not UTF-8")
 
 
 def _read_file(name: str, base: Path) -> str:
@@ -183,7 +185,7 @@ def _read_file(name: str, base: Path) -> str:
     data, reason = _read_bytes(path)
     if reason:
         del data
-        raise Complaint(
+        raise InvalidValue(
             f"the secret file {path} cannot be read: {reason}",
             hint="check the path (relative to the project file) and its permissions",
         )

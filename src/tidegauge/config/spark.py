@@ -6,13 +6,13 @@ import hashlib
 import json
 from typing import Any
 
-from tidegauge.config.check import Check
-from tidegauge.config.models import SparkKeys
+from tidegauge.config.check import Problems
+from tidegauge.config.project_keys import SparkKeys
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import SparkSettings
 
 
-def make_spark(check: Check, tree: dict[str, Any]) -> SparkSettings:
+def make_spark(check: Problems, tree: dict[str, Any]) -> SparkSettings:
     """The settings of the Spark session. `tree` has the values of the whole file."""
     keys = check.keys(SparkKeys, tree["spark"], ("spark",)) if isinstance(tree.get("spark"), dict) else None
     if keys is None:

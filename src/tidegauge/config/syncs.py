@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from tidegauge.config import values as config_values
-from tidegauge.config.check import Check
+from tidegauge.config.check import Problems
 from tidegauge.config.column_keys import check_condition
 from tidegauge.config.combinations import conflicts
 from tidegauge.config.connections import Connections
 from tidegauge.config.ends import SyncEnds, find_ends, refuse_itself
 from tidegauge.config.expectations import make_expectations
-from tidegauge.config.models import SyncKeys, TableKeys
-from tidegauge.config.problems import Complaint, Trail, quoted
+from tidegauge.config.problems import InvalidValue, KeyPath, quoted
+from tidegauge.config.project_keys import SyncKeys, TableKeys
 from tidegauge.errors import Place
 from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.columns import RowFilter
@@ -23,13 +23,13 @@ from tidegauge.model.expectation import Expectation
 from tidegauge.model.mode import Mode
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import (
-    Deletes,
+    DeleteMode,
     Drift,
-    Execute,
+    Execution,
     FutureGuard,
     Lake,
     NullCursor,
-    Read,
+    ReadMethod,
     Sync,
     TableOptions,
 )
@@ -40,7 +40,7 @@ _NEED_CURSOR = (
 
 
 def make_syncs(
-    check: Check, written: Any, connections: Connections, schedule: FlowSchedule | None = None
+    check: Problems, written: Any, connections: Connections, schedule: FlowSchedule | None = None
 ) -> list[Sync]:
     """The syncs of the file. `schedule` is for those that have none of their own."""
     found = [
@@ -51,7 +51,7 @@ def make_syncs(
 
 
 def _make_sync(
-    check: Check, body: Any, trail: Trail, connections: Connections, schedule: FlowSchedule | None
+    check: Problems, body: Any, trail: KeyPath, connections: Connections, schedule: FlowSchedule | None
 ) -> Sync | None:
     if not isinstance(body, dict):
         check.add("each entry of `sync` must be a mapping", trail)
@@ -97,10 +97,10 @@ def _make_sync(
 
 
 def _make_sync_expectations(
-    check: Check, given: Mapping[Trail, Mapping[str, Any]], sync: Trail
-) -> dict[Trail, tuple[Expectation, ...]]:
+    check: Problems, given: Mapping[KeyPath, Mapping[str, Any]], sync: KeyPath
+) -> dict[KeyPath, tuple[Expectation, ...]]:
     """The expectations of the sync and of each override; an override without `expect` has the sync's."""
-    made: dict[Trail, tuple[Expectation, ...]] = {}
+    made: dict[KeyPath, tuple[Expectation, ...]] = {}
     for where, values in given.items():
         if "expect" not in values:
             made[where] = ()
@@ -111,10 +111,10 @@ def _make_sync_expectations(
     return made
 
 
-def _looked_up(place: Mapping[str, Any], trail: Trail) -> TableRef:  # noqa: ARG001
+def _looked_up(place: Mapping[str, Any], trail: KeyPath) -> TableRef:  # noqa: ARG001
     """The table of a foreign key, in the warehouse that the sync fills."""
     if "path" in place:
-        raise Complaint(
+        raise InvalidValue(
             "a foreign key of a sync is looked up in the warehouse that it fills",
             hint="name a table there with `table`",
             trail=("path",),
@@ -123,11 +123,11 @@ def _looked_up(place: Mapping[str, Any], trail: Trail) -> TableRef:  # noqa: ARG
 
 
 def _merge_overrides(
-    keys: SyncKeys, tables: Mapping[str, TableKeys | None], overrides: Mapping[str, Any], trail: Trail
-) -> dict[Trail, dict[str, Any]]:
+    keys: SyncKeys, tables: Mapping[str, TableKeys | None], overrides: Mapping[str, Any], trail: KeyPath
+) -> dict[KeyPath, dict[str, Any]]:
     """The keys that the user wrote, by trail: those of the sync, and for each override the sync's keys with
     its own on top. A key that an override sets to null counts as not written."""
-    given: dict[Trail, dict[str, Any]] = {trail: _given(keys)}
+    given: dict[KeyPath, dict[str, Any]] = {trail: _given(keys)}
     for pattern, part in tables.items():
         if part is not None:
             kept = {
@@ -145,7 +145,7 @@ def _given(keys: TableKeys) -> dict[str, Any]:
 
 
 def _make_table_options(
-    check: Check, given: dict[str, Any], trail: Trail, ends: SyncEnds | None
+    check: Problems, given: dict[str, Any], trail: KeyPath, ends: SyncEnds | None
 ) -> TableOptions:
     keys = TableKeys.model_construct(**given)
     options = TableOptions(
@@ -159,7 +159,7 @@ def _make_table_options(
         initial=keys.initial,
         batch_rows=keys.batch_rows,
         # Inside the database one statement reads the whole window.
-        parallel=1 if keys.execute == Execute.DATABASE else keys.parallel,
+        parallel=1 if keys.execute == Execution.DATABASE else keys.parallel,
         null_cursor=NullCursor(keys.null_cursor),
         ignore_transactions_after=keys.open_transactions,
         types=keys.types,
@@ -172,9 +172,9 @@ def _make_table_options(
         rename=keys.rename,
         mode=Mode(keys.mode),
         drift=Drift(keys.drift),
-        read=Read(keys.read),
-        execute=Execute(keys.execute),
-        deletes=Deletes(keys.deletes),
+        read=ReadMethod(keys.read),
+        execute=Execution(keys.execute),
+        deletes=DeleteMode(keys.deletes),
         deletes_limit=keys.deletes_limit,
         metadata_columns=keys.metadata_columns,
         distkey=keys.distkey,
@@ -188,7 +188,9 @@ def _make_table_options(
     return options
 
 
-def _make_row_filter(check: Check, text: str | None, trail: Trail, ends: SyncEnds | None) -> RowFilter | None:
+def _make_row_filter(
+    check: Problems, text: str | None, trail: KeyPath, ends: SyncEnds | None
+) -> RowFilter | None:
     if text is None:
         return None
     if ends is not None:
@@ -197,14 +199,20 @@ def _make_row_filter(check: Check, text: str | None, trail: Trail, ends: SyncEnd
     return RowFilter(text, _place(check, trail, "where"))
 
 
-def _place(check: Check, trail: Trail, *key: str, at_key: bool = False) -> Place:
+def _place(check: Problems, trail: KeyPath, *key: str, at_key: bool = False) -> Place:
     """The place of a key in the override or, if it is not there, in the sync."""
     found = check.first_written((*trail, *key), (*trail[:2], *key))
     return check.document.key_place(found) if at_key else check.document.place(found)
 
 
 def _refuse_conflicts(
-    check: Check, options: TableOptions, ends: SyncEnds, written: frozenset[str], *, where: Trail, sync: Trail
+    check: Problems,
+    options: TableOptions,
+    ends: SyncEnds,
+    written: frozenset[str],
+    *,
+    where: KeyPath,
+    sync: KeyPath,
 ) -> None:
     for conflict in conflicts(options, ends, written):
         # A key in the override itself is a better place for the error than one it has from the sync.
@@ -217,7 +225,7 @@ def _lacks_cursor(options: TableOptions) -> bool:
     return not options.cursor and options.without_cursor is WithoutCursor.FAIL
 
 
-def _require_cursors(check: Check, merged: Mapping[str, TableOptions], trail: Trail) -> None:
+def _require_cursors(check: Problems, merged: Mapping[str, TableOptions], trail: KeyPath) -> None:
     for pattern, options in merged.items():
         if _lacks_cursor(options):
             where = (*trail, "override", pattern)

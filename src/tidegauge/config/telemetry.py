@@ -12,9 +12,18 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
-from tidegauge.config.forms import Duration, Form, Hidden, Keys, Listed, MaybeText, Port, Unless
-from tidegauge.config.problems import Complaint, Trail, below, must, quoted
+from tidegauge.config.check import Problems
+from tidegauge.config.forms import (
+    DocumentedDefault,
+    Duration,
+    Hidden,
+    Keys,
+    Listed,
+    MaybeText,
+    Port,
+    ValueParser,
+)
+from tidegauge.config.problems import InvalidValue, KeyPath, below, must, quoted
 from tidegauge.model.alert import AlertChannel, AlertKind, AlertSettings
 from tidegauge.model.secret import Secret, remember
 from tidegauge.model.telemetry import LineageSettings, MetricsSettings, Telemetry
@@ -49,25 +58,25 @@ def _parse_web_address(value: Any) -> Secret:
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise wrong
     if parts.password and not isinstance(value, Secret):
-        raise Complaint("this holds a password in plain text", hint=_REFERENCE)
+        raise InvalidValue("this holds a password in plain text", hint=_REFERENCE)
     return hide_address(url) if isinstance(value, Secret) or parts.password else Secret(url)
 
 
 class AlertKeys(Keys):
     on: Annotated[
         tuple[AlertKind, ...],
-        Form(_parse_kinds, "`failed`, `stuck`, `late`, `regressed`, `recovered`, or a list"),
+        ValueParser(_parse_kinds, "`failed`, `stuck`, `late`, `regressed`, `recovered`, or a list"),
     ] = Field(
         default=tuple(AlertKind),
         description="What is told. `recovered`, the end of an incident that was told, goes with the others: "
         "it need not be named.",
     )
-    to: Annotated[Listed, Form(lambda value: value, "address or list")] = Field(
+    to: Annotated[Listed, ValueParser(lambda value: value, "address or list")] = Field(
         description="Where to: addresses as Apprise has them (`slack://…`, `mailto://…`, "
         "`json://HOST/PATH`), each a reference, unless it is a web hook (`json`, `xml`, `form`) without a "
         "login."
     )
-    after: Annotated[int, Form(values.whole(1, 1000), "1 to 1000")] = Field(
+    after: Annotated[int, ValueParser(values.whole(1, 1000), "1 to 1000")] = Field(
         default=1, description="`failed` is told once a flow has failed so many times in a row."
     )
     remind: Duration = Field(
@@ -76,28 +85,30 @@ class AlertKeys(Keys):
 
 
 class MetricsKeys(Keys):
-    push: Annotated[Secret | None, Form(_parse_web_address, "`http://HOST:PORT`"), Unless("no push")] = Field(
-        default=None, description="A Pushgateway, which gets the numbers at the end of every run."
-    )
+    push: Annotated[
+        Secret | None, ValueParser(_parse_web_address, "`http://HOST:PORT`"), DocumentedDefault("no push")
+    ] = Field(default=None, description="A Pushgateway, which gets the numbers at the end of every run.")
     port: Port = Field(default=9108, description="Where `tidegauge metrics --serve` answers, on 127.0.0.1.")
 
 
 class LineageKeys(Keys):
     url: Annotated[
-        Secret | None, Form(_parse_web_address, "`http://HOST:PORT`"), Unless("this or `file`")
+        Secret | None,
+        ValueParser(_parse_web_address, "`http://HOST:PORT`"),
+        DocumentedDefault("this or `file`"),
     ] = Field(default=None, description="A server that takes OpenLineage events; `/api/v1/lineage` is added.")
-    file: Annotated[MaybeText, Unless("this or `url`")] = Field(
+    file: Annotated[MaybeText, DocumentedDefault("this or `url`")] = Field(
         default=None, description="A file that the events are added to, one a line."
     )
-    api_key: Annotated[Hidden, Unless("none")] = Field(
+    api_key: Annotated[Hidden, DocumentedDefault("none")] = Field(
         default=None, description="Sent to the server as a bearer token."
     )
-    namespace: Annotated[MaybeText, Unless("the pipeline's name")] = Field(
+    namespace: Annotated[MaybeText, DocumentedDefault("the pipeline's name")] = Field(
         default=None, description="The namespace of the jobs."
     )
 
 
-def make_telemetry(check: Check, tree: dict[str, Any]) -> Telemetry:
+def make_telemetry(check: Problems, tree: dict[str, Any]) -> Telemetry:
     return Telemetry(
         _make_alerts(check, tree.get("alerts")),
         _make_metrics(check, tree.get("metrics")),
@@ -105,19 +116,19 @@ def make_telemetry(check: Check, tree: dict[str, Any]) -> Telemetry:
     )
 
 
-def _make_alerts(check: Check, written: Any) -> AlertSettings | None:
+def _make_alerts(check: Problems, written: Any) -> AlertSettings | None:
     if not isinstance(written, dict):
         return None
     keys = check.keys(AlertKeys, written, ("alerts",))
     if keys is None:
         return None
-    trail: Trail = ("alerts", "to")
+    trail: KeyPath = ("alerts", "to")
     listed = keys.to if isinstance(keys.to, list) else [keys.to]
     if not listed:
         check.require("not be an empty list", trail, hint="name at least one address")
     found: list[AlertChannel] = []
     for index, value in enumerate(listed):
-        place: Trail = (*trail, index) if isinstance(keys.to, list) else trail
+        place: KeyPath = (*trail, index) if isinstance(keys.to, list) else trail
         url = check.attempt(lambda value=value: _parse_channel_address(value), place)  # type: ignore[misc]
         if url is not None:
             found.append(AlertChannel(_name(url, found), url))
@@ -126,12 +137,12 @@ def _make_alerts(check: Check, written: Any) -> AlertSettings | None:
     return AlertSettings(keys.on, tuple(found), keys.after, keys.remind)
 
 
-def _make_metrics(check: Check, written: Any) -> MetricsSettings | None:
+def _make_metrics(check: Problems, written: Any) -> MetricsSettings | None:
     keys = check.keys(MetricsKeys, written, ("metrics",)) if isinstance(written, dict) else None
     return MetricsSettings(keys.push, keys.port) if keys is not None else None
 
 
-def _make_lineage(check: Check, written: Any) -> LineageSettings | None:
+def _make_lineage(check: Problems, written: Any) -> LineageSettings | None:
     keys = check.keys(LineageKeys, written, ("lineage",)) if isinstance(written, dict) else None
     if keys is None:
         return None
@@ -155,7 +166,7 @@ def _parse_channel_address(value: Any) -> Secret:
     if isinstance(value, Secret):
         return hide_address(url)
     if match[1].lower() not in _OPEN_SCHEMES or "@" in url:
-        raise Complaint(
+        raise InvalidValue(
             f"an address of kind {quoted(match[1])} holds a secret, and stands in plain text in the file",
             hint=_REFERENCE,
         )

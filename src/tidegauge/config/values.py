@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidegauge.config.durations import parse_duration, show_duration
-from tidegauge.config.problems import Complaint, below, must, quoted, suggest
+from tidegauge.config.problems import InvalidValue, below, must, quoted, suggest
 from tidegauge.errors import ConfigError
 from tidegauge.model.location import WITH_COLON, scheme_of, unsupported
 from tidegauge.model.secret import Secret
@@ -38,7 +38,7 @@ def text(value: Any) -> str:
     if not value.strip():
         raise must("not be empty")
     if _CONTROL.search(value):
-        raise Complaint("this holds a control character", hint="remove it")
+        raise InvalidValue("this holds a control character", hint="remove it")
     return value
 
 
@@ -60,7 +60,7 @@ def texts(value: Any) -> tuple[str, ...]:
             found.append(text(item))
     doubled = next((index for index, item in enumerate(found) if item in found[:index]), None)
     if doubled is not None:
-        raise Complaint(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
+        raise InvalidValue(f"{quoted(found[doubled])} stands in the list twice", trail=(doubled,))
     return tuple(found)
 
 
@@ -76,7 +76,7 @@ def tags(value: Any) -> tuple[str, ...]:
     for index, tag in enumerate(found):
         if re.search(r"[\s,]", tag):
             trail = (index,) if isinstance(value, list) else ()
-            raise Complaint(
+            raise InvalidValue(
                 f"the tag {quoted(tag)} holds a space or a comma", hint="tags are words", trail=trail
             )
     return found
@@ -101,7 +101,7 @@ def duration(least: timedelta = timedelta(0)) -> Callable[[Any], timedelta]:
         try:
             length = parse_duration(text(value))
         except ConfigError as error:
-            raise Complaint(error.message, hint=error.hint) from None
+            raise InvalidValue(error.message, hint=error.hint) from None
         if length < least:
             raise must(f"be at least {show_duration(least)}", found=show_duration(length))
         return length
@@ -116,9 +116,9 @@ def choice(words: Iterable[str], *, elsewhere: Mapping[str, str] | None = None) 
     def parse(value: Any) -> str:
         word = text(value)
         if word in known:
-            raise Complaint(f"{quoted(word)} is {known[word]}", hint=suggest("", valid))
+            raise InvalidValue(f"{quoted(word)} is {known[word]}", hint=suggest("", valid))
         if word not in valid:
-            raise Complaint(f"{quoted(word)} is not known here", hint=suggest(word, valid))
+            raise InvalidValue(f"{quoted(word)} is not known here", hint=suggest(word, valid))
         return word
 
     return parse
@@ -133,7 +133,7 @@ def share(value: Any) -> float:
     written = text(value).strip()
     percent = _PERCENT.fullmatch(written)
     if not percent and not _SHARE.fullmatch(written):
-        raise Complaint(f"{quoted(written)} is not a share", hint="write it as `30%`, or as `0.3`")
+        raise InvalidValue(f"{quoted(written)} is not a share", hint="write it as `30%`, or as `0.3`")
     # Read as one decimal number, so that `30%` is exactly equal to the default, 0.3.
     found = float(Decimal(percent[1]).scaleb(-2)) if percent else float(written)
     if found > 1:
@@ -145,7 +145,7 @@ def check_iam_role(value: Any) -> str:
     """One role, or a chain of roles. Refuses characters that could end the quoted text inside a COPY."""
     roles = text(value)
     if not all(_ROLES.fullmatch(role) for role in re.split(r",(?=arn:)", roles)):
-        raise Complaint(
+        raise InvalidValue(
             "`iam_role` is not the ARN of a role", hint="write it as `arn:aws:iam::ACCOUNT:role/NAME`"
         )
     return roles
@@ -155,7 +155,7 @@ def check_account(value: Any) -> str:
     """An account identifier. It becomes part of a host name, so characters that could end one are refused."""
     account = text(value)
     if not _ACCOUNT.fullmatch(account) or account.casefold().endswith(".snowflakecomputing.com"):
-        raise Complaint(
+        raise InvalidValue(
             "`account` is not the identifier of an account",
             hint="write it as `ORGANISATION-ACCOUNT`, without `.snowflakecomputing.com`",
         )
@@ -173,7 +173,7 @@ def check_host(value: Any) -> str:
             pass
     labels = host.removesuffix(".").split(".")
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
-        raise Complaint(
+        raise InvalidValue(
             "`host` is neither a host name nor an IP address",
             hint="the port, the database and options have keys of their own",
         )
@@ -187,10 +187,10 @@ def check_endpoint(value: Any) -> str:
         parts = urlsplit(address)
         usable = parts.scheme in {"http", "https"} and parts.port != 0
         check_host(parts.hostname)
-    except (ValueError, Complaint):
+    except (ValueError, InvalidValue):
         usable = False
     if not usable or "@" in address or parts.query or parts.fragment or parts.path.strip("/"):
-        raise Complaint("this is not the address of an S3 service", hint=form) from None
+        raise InvalidValue("this is not the address of an S3 service", hint=form) from None
     return address.rstrip("/")
 
 
@@ -201,13 +201,13 @@ def arrival(value: Any) -> str:
     if size and size.scale >= 0:
         precision, scale = size
         if not 1 <= precision <= 38 or scale > precision:
-            raise Complaint(
+            raise InvalidValue(
                 f"{quoted(written)} cannot be held",
                 hint="decimal(p,s) has p from 1 to 38 and s from 0 to p; `string` holds any number",
             )
         return f"decimal({precision},{scale})"
     if written.lower() not in _TYPES:
-        raise Complaint(
+        raise InvalidValue(
             f"{quoted(written)} is not a type here", hint=suggest(written, (*_TYPES, "decimal(p,s)"))
         )
     return written.lower()
@@ -218,7 +218,7 @@ def template(value: Any) -> str:
     written = text(value)
     for match in _PLACEHOLDER.finditer(written):
         if match[1] not in {"table", "schema"}:
-            raise Complaint(
+            raise InvalidValue(
                 f"{quoted(match[0])} stands for nothing here", hint="use `{table}` and `{schema}`"
             )
     return written
@@ -230,21 +230,21 @@ def local_path(written: str, base: Path) -> str:
     if written.startswith("file:"):
         rest = written.removeprefix("file:")
         if rest.startswith("//") and not rest.startswith("///"):
-            raise Complaint(
+            raise InvalidValue(
                 "a `file:` address cannot name a host", hint="write `file:///PATH` or just the path"
             )
         rest = "/" + rest.lstrip("/") if rest.startswith("/") else rest
         if not rest:
-            raise Complaint("a `file:` address needs a path", hint="write `file:///PATH` or just the path")
+            raise InvalidValue("a `file:` address needs a path", hint="write `file:///PATH` or just the path")
     scheme = scheme_of(rest)
     if scheme is not None:
-        raise Complaint(
+        raise InvalidValue(
             f"paths of kind {quoted(scheme + ':')} are not supported", hint=f"name a local path; {WITH_COLON}"
         )
     try:
         path = Path(rest).expanduser() if rest.startswith("~/") else Path(rest)
     except RuntimeError:
-        raise Complaint("the home folder `~` is not known here", hint="write the path out") from None
+        raise InvalidValue("the home folder `~` is not known here", hint="write the path out") from None
     return str((base / path).absolute())
 
 
@@ -256,18 +256,18 @@ def lake_path(written: str, base: Path) -> str:
     assert scheme is not None
     if scheme.lower() in {"s3", "s3n", "s3a"} and not written.startswith("s3a://"):
         wrong = written[: written.index(":") + 1] + ("//" if "://" in written else "")
-        raise Complaint(f"S3 paths begin with `s3a://`, not {quoted(wrong)}", hint="write s3a://")
+        raise InvalidValue(f"S3 paths begin with `s3a://`, not {quoted(wrong)}", hint="write s3a://")
     if scheme != "s3a":
-        raise Complaint(
+        raise InvalidValue(
             unsupported(scheme), hint=f"write `s3a://bucket/prefix`, or a local path; {WITH_COLON}"
         )
     bucket, _, prefix = written.removeprefix("s3a://").rstrip("/").partition("/")
     if "@" in bucket or ":" in bucket:
-        raise Complaint("keys do not belong in the path", hint="use `access_key` and `secret_key`")
+        raise InvalidValue("keys do not belong in the path", hint="use `access_key` and `secret_key`")
     if not _BUCKET.fullmatch(bucket):
-        raise Complaint("the path names no bucket", hint="write it as `s3a://bucket/prefix`")
+        raise InvalidValue("the path names no bucket", hint="write it as `s3a://bucket/prefix`")
     if prefix and any(part in {"", ".", ".."} for part in prefix.split("/")):
-        raise Complaint("the path has an empty, `.` or `..` part", hint="write it out plainly")
+        raise InvalidValue("the path has an empty, `.` or `..` part", hint="write it out plainly")
     return f"s3a://{bucket}/{prefix}" if prefix else f"s3a://{bucket}"
 
 

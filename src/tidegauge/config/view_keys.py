@@ -5,22 +5,22 @@ from typing import Annotated
 from pydantic import Field
 
 from tidegauge.config import flow_values, values
-from tidegauge.config.forms import Form, Keys, Mapped, MaybeText, Tags, Unless
+from tidegauge.config.forms import DocumentedDefault, Keys, Mapped, MaybeText, Tags, ValueParser
 from tidegauge.model.view_flow import VIEW
 
-Table = Annotated[str, Form(flow_values.table_name, "name in Spark's catalogue")]
-MaybeTable = Annotated[str | None, Form(flow_values.table_name, "name in Spark's catalogue")]
+Table = Annotated[str, ValueParser(flow_values.table_name, "name in Spark's catalogue")]
+MaybeTable = Annotated[str | None, ValueParser(flow_values.table_name, "name in Spark's catalogue")]
 
 
 class ViewKeys(Keys):
-    kind: Annotated[str, Form(values.choice((VIEW,)), "`view`")] = Field(
+    kind: Annotated[str, ValueParser(values.choice((VIEW,)), "`view`")] = Field(
         description="A view has no rows of its own, and no watermark."
     )
     inputs: Mapped = Field(
         description="The tables and views that it reads, each under the name that the SQL knows it by: "
         "`NAME: TABLE`, or `NAME: {table: TABLE}` or `NAME: {path: FOLDER}`."
     )
-    transform: Annotated[str, Form(values.text, "text")] = Field(
+    transform: Annotated[str, ValueParser(values.text, "text")] = Field(
         description="A `.sql` file with one SELECT over the inputs."
     )
     output: Mapped = Field(description="`{table: NAME}`: the view in Spark's catalogue.")
@@ -28,10 +28,10 @@ class ViewKeys(Keys):
 
 
 class ViewInputKeys(Keys):
-    table: Annotated[MaybeTable, Unless("required, or `path`")] = Field(
+    table: Annotated[MaybeTable, DocumentedDefault("required, or `path`")] = Field(
         default=None, description="The table or view, such as `gold.usage`."
     )
-    path: Annotated[MaybeText, Unless("required, or `table`")] = Field(
+    path: Annotated[MaybeText, DocumentedDefault("required, or `table`")] = Field(
         default=None,
         description="A Delta table's folder, relative to the project file, `file:…` or `s3a://bucket/prefix`.",
     )

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tidegauge.config import values
-from tidegauge.config.check import Check
-from tidegauge.config.forms import Form, Keys, Mapped, MaybeText, Texts, Unless
-from tidegauge.config.problems import Complaint, quoted, suggest
+from tidegauge.config.check import Problems
+from tidegauge.config.forms import DocumentedDefault, Keys, Mapped, MaybeText, Texts, ValueParser
+from tidegauge.config.problems import InvalidValue, quoted, suggest
 from tidegauge.config.schedule import cron as parse_cron_key
 from tidegauge.config.schedule import timezone as parse_timezone
 from tidegauge.errors import ConfigError
@@ -29,54 +29,60 @@ def _parse_email(value: Any) -> tuple[str, ...]:
     for index, address in enumerate(found):
         if not _ADDRESS.fullmatch(address):
             trail = (index,) if isinstance(value, list) else ()
-            raise Complaint(f"{quoted(address)} is not a mail address", hint="write NAME@HOST", trail=trail)
+            raise InvalidValue(
+                f"{quoted(address)} is not a mail address", hint="write NAME@HOST", trail=trail
+            )
     return found
 
 
 class WorkflowKeys(Keys):
-    name: Annotated[MaybeText, Unless("the pipeline's name")] = Field(
+    name: Annotated[MaybeText, DocumentedDefault("the pipeline's name")] = Field(
         default=None, description="What the job is called there."
     )
     schedule: Annotated[
-        Cron | None, Form(parse_cron_key, "five fields, such as `30 5 * * *`"), Unless("started by hand")
+        Cron | None,
+        ValueParser(parse_cron_key, "five fields, such as `30 5 * * *`"),
+        DocumentedDefault("started by hand"),
     ] = Field(default=None, description="When it starts: minute, hour, day, month, day of the week.")
-    timezone: Annotated[str, Form(parse_timezone, "time zone, such as `Europe/Berlin`")] = Field(
+    timezone: Annotated[str, ValueParser(parse_timezone, "time zone, such as `Europe/Berlin`")] = Field(
         default="UTC", description="What the schedule's hours are hours of."
     )
-    email: Annotated[tuple[str, ...], Form(_parse_email, "mail address or list"), Unless("nobody")] = Field(
-        default=(), description="Who is told when it fails."
-    )
-    at: Annotated[MaybeText, Unless("where it is here")] = Field(
+    email: Annotated[
+        tuple[str, ...], ValueParser(_parse_email, "mail address or list"), DocumentedDefault("nobody")
+    ] = Field(default=(), description="Who is told when it fails.")
+    at: Annotated[MaybeText, DocumentedDefault("where it is here")] = Field(
         default=None, description="The project's folder on the machines where the tasks run."
     )
-    tasks: Annotated[Mapped, Unless("one for each tag")] = Field(
+    tasks: Annotated[Mapped, DocumentedDefault("one for each tag")] = Field(
         default={}, description="By name, of letters, digits and `_`; see below."
     )
 
 
 class TaskKeys(Keys):
-    command: Annotated[str, Form(values.choice(TaskCommand), "`run`, `optimize`, `health`")] = Field(
+    command: Annotated[str, ValueParser(values.choice(TaskCommand), "`run`, `optimize`, `health`")] = Field(
         default="run", description="The command of `tidegauge` that it calls."
     )
-    select: Annotated[Texts, Unless("every flow")] = Field(
+    select: Annotated[Texts, DocumentedDefault("every flow")] = Field(
         default=(), description="Its flows, as `--select` takes them: names, patterns, `tag:WORD`."
     )
     depends_on: Annotated[
-        tuple[str, ...] | None, Form(values.texts, "task or list"), Unless("by who reads whom")
+        tuple[str, ...] | None,
+        ValueParser(values.texts, "task or list"),
+        DocumentedDefault("by who reads whom"),
     ] = Field(
         default=None,
         description="The tasks that have to end well before it. Left out, a task waits for those that write "
         "what it reads, `optimize` for every task that runs its flows, and `health` for all others.",
     )
-    retries: Annotated[int, Form(values.whole(0, 100), "0 to 100")] = Field(
+    retries: Annotated[int, ValueParser(values.whole(0, 100), "0 to 100")] = Field(
         default=0, description="How often it is tried again."
     )
-    description: Annotated[MaybeText, Unless("none")] = Field(
+    description: Annotated[MaybeText, DocumentedDefault("none")] = Field(
         default=None, description="A sentence for people who look at the job."
     )
 
 
-def make_workflow(check: Check, written: Any) -> Workflow | None:
+def make_workflow(check: Problems, written: Any) -> Workflow | None:
     if not isinstance(written, dict):
         return None
     keys = check.keys(WorkflowKeys, written, ("workflow",))
@@ -107,11 +113,11 @@ def override_workflow(
             timezone=workflow.timezone if timezone is None else parse_timezone(timezone),
             email=_parse_email(list(email)) if email else workflow.email,
         )
-    except Complaint as complaint:
+    except InvalidValue as complaint:
         raise ConfigError(complaint.message, hint=complaint.hint) from None
 
 
-def _make_task(check: Check, name: str, body: Any) -> Task | None:
+def _make_task(check: Problems, name: str, body: Any) -> Task | None:
     trail = ("workflow", "tasks", name)
     if not _NAME.fullmatch(name):
         check.add(
@@ -134,7 +140,7 @@ def _make_task(check: Check, name: str, body: Any) -> Task | None:
     )
 
 
-def _check_order(check: Check, tasks: tuple[Task, ...]) -> None:
+def _check_order(check: Problems, tasks: tuple[Task, ...]) -> None:
     """Note a problem for a dependency on a task that is not there, and for a circle.
 
     The schedulers cannot be relied on to find either.

@@ -116,7 +116,7 @@ def _is_same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
 
 
-class Gate:
+class AccessMiddleware:
     """Middleware before the application: checks host and user, takes the prefix off the path, and adds the
     security headers to every response."""
 

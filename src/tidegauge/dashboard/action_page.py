@@ -10,7 +10,7 @@ from tidegauge.dashboard.actions import ActionKind, ActionRequest, check_means_o
 from tidegauge.dashboard.flow_page import FlowPage, make_flow_page
 from tidegauge.dashboard.snapshot import FleetSnapshots, SeenFlow
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.override import FlowPosition
+from tidegauge.model.override import FlowRevision
 
 TITLES = {
     ActionKind.RETRY: "Retry",
@@ -83,7 +83,7 @@ def make_action_page(snapshots: FleetSnapshots, request: ActionRequest) -> Actio
     return ActionPage(found.at, request, found.seen, _tell(found, request.kind), refused, stand)
 
 
-def name_stand(stand: FlowPosition, suspended: str) -> str:
+def name_stand(stand: FlowRevision, suspended: str) -> str:
     return f"{stand.fence}/{stand.plan_id or ''}/{stand.done}/{suspended}"
 
 

@@ -13,8 +13,8 @@ from fastapi.responses import RedirectResponse
 from tidegauge.dashboard.action_page import ActionPage, OutcomePage, make_action_page
 from tidegauge.dashboard.action_processes import ActionProcesses
 from tidegauge.dashboard.actions import ActionRequest
+from tidegauge.dashboard.responses import PageRenderer
 from tidegauge.dashboard.session import FIELD, FormGuard, name_actor, read_form
-from tidegauge.dashboard.shower import PageRenderer
 from tidegauge.errors import ConfigError
 
 _PATIENCE = 5.0

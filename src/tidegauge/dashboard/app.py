@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from tidegauge import __version__
-from tidegauge.dashboard.access import COOKIE, Access, Gate
+from tidegauge.dashboard.access import COOKIE, Access, AccessMiddleware
 from tidegauge.dashboard.action_processes import ActionProcesses
 from tidegauge.dashboard.audit import AuditFilter, make_audit_page
 from tidegauge.dashboard.fleet import FleetFilter, make_fleet_page
@@ -24,9 +24,9 @@ from tidegauge.dashboard.links import ServedLinks
 from tidegauge.dashboard.live import LedgerWatch
 from tidegauge.dashboard.proofs import ProofFilter, make_proof_page
 from tidegauge.dashboard.render import STATIC
+from tidegauge.dashboard.responses import PageRenderer
 from tidegauge.dashboard.run_pages import make_run_page, make_runs_page
 from tidegauge.dashboard.session import FormGuard, read_form
-from tidegauge.dashboard.shower import PageRenderer
 from tidegauge.dashboard.snapshot import FleetSnapshots
 from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.model.secret import mask
@@ -47,7 +47,7 @@ def make_app(
     shower = PageRenderer(snapshots, ServedLinks(root_path, project.pipeline, __version__, acts=acts))
     app.state.watch = watch = LedgerWatch(lambda: (snapshots.pulse(), processes.pulse()))
     app.mount("/static", StaticFiles(directory=STATIC))
-    app.add_middleware(Gate, access=access, root=root_path)
+    app.add_middleware(AccessMiddleware, access=access, root=root_path)
     _add_fleet(app, shower)
     _add_flows(app, shower, processes)
     _add_runs(app, shower)

@@ -9,7 +9,7 @@ from datetime import datetime
 from tidegauge.dashboard.fleet import WORDS
 from tidegauge.dashboard.snapshot import FleetSnapshots, SeenFlow
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.graph import GraphNode, find_layers, make_graph
+from tidegauge.flows.selection.graph import GraphNode, find_layers, make_graph
 from tidegauge.model.position import to_text
 
 _MOST = 150

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegauge.ledger.empty import EmptyLedger
     from tidegauge.ledger.open import Ledger
     from tidegauge.model.spec import Project
-    from tidegauge.operations.retention import Margin
+    from tidegauge.operations.retention import RetentionMargin
 
 _EVENTS = 1000
 ROWS = 200
@@ -75,7 +75,7 @@ class ProofPage:
     asked: ProofFilter
     pages: int
     checks: tuple[CheckedFlow, ...]
-    margins: tuple[Margin, ...]
+    margins: tuple[RetentionMargin, ...]
     """The margin of each Delta input, unknown ones first, then the shortest first."""
     drift: tuple[HistoryEvent, ...]
 
@@ -110,7 +110,7 @@ def make_proof_page(
     )
 
 
-def _find_margins(project: Project, ledger: Ledger | EmptyLedger) -> Sequence[Margin]:
+def _find_margins(project: Project, ledger: Ledger | EmptyLedger) -> Sequence[RetentionMargin]:
     if not project.delta_flows:
         return ()
     # Imported here, as it imports every kind of flow and is slow; other pages do not need it.
@@ -119,7 +119,7 @@ def _find_margins(project: Project, ledger: Ledger | EmptyLedger) -> Sequence[Ma
     return find_margins(project, ledger)
 
 
-def _shortness(margin: Margin) -> tuple[float, str, str]:
+def _shortness(margin: RetentionMargin) -> tuple[float, str, str]:
     return -1e9 if margin.days is None else margin.days, margin.flow, margin.input
 
 

@@ -26,7 +26,7 @@ from tidegauge.operations.status import (
 )
 
 if TYPE_CHECKING:
-    from tidegauge.flows.select import Selection
+    from tidegauge.flows.selection.select import Selection
     from tidegauge.model.delta_flow import AnyFlow
 
 STUCK = "STUCK"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegauge.delta_log.commit import Action
-from tidegauge.delta_log.newest import Snapshot
 from tidegauge.delta_log.protocol import catalogue_feature
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.delta_log.write import commit_info
 from tidegauge.errors import OutputDisagrees
 

@@ -16,12 +16,12 @@ from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import TableState, refuse_catalogue, refuse_unreadable
 from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
-from tidegauge.model.versions import History, Version, has_feed
+from tidegauge.model.versions import DeltaHistory, Version, has_feed
 
 _CHUNK = 64
 
 
-def history(location: str, *, after: int | None, storage: Lake | None = None) -> History:
+def history(location: str, *, after: int | None, storage: Lake | None = None) -> DeltaHistory:
     """The table at a local path, `file:` or `s3a://` location, and each version after `after`.
 
     `after` None: every version whose commit still exists. With `model.versions.LATEST`, or any version
@@ -38,7 +38,7 @@ def history(location: str, *, after: int | None, storage: Lake | None = None) ->
         versions, state = _read_versions(location, lake, log, begin, log.latest)
         newest = log.commit(log.latest)
         refuse_unreadable(location, state)
-        return History(
+        return DeltaHistory(
             location=location,
             table_id=state.table_id,
             latest=log.latest,
@@ -59,7 +59,7 @@ def history(location: str, *, after: int | None, storage: Lake | None = None) ->
 
 def histories(
     wanted: Mapping[str, tuple[str, int | None, Lake | None]], parallel: int = 16
-) -> dict[str, History | TidegaugeError]:
+) -> dict[str, DeltaHistory | TidegaugeError]:
     """The history of each table, read at once. `wanted`: by name, the table's location, `after` and storage.
     An error of one table is returned as its answer, and does not stop the others."""
     return each(

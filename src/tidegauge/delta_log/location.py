@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidegauge.delta_log.commit import LOG
-from tidegauge.delta_log.library import one_line
+from tidegauge.delta_log.delta_rs import one_line
 from tidegauge.errors import (
     OutputError,
     RuntimeMissing,

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from tidegauge.delta_log.commit import LOG, moment, schema_digest, time_of
-from tidegauge.delta_log.library import address, is_panic, library, one_line, options
+from tidegauge.delta_log.delta_rs import address, is_panic, library, one_line, options
 from tidegauge.delta_log.location import damaged_error, each, lake_of, missing_error, unreachable
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import refuse_catalogue, refuse_newer_protocol

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.commit import LOG, Action, file_identity
 from tidegauge.delta_log.data_files import NeedsSpark
-from tidegauge.delta_log.newest import Log, Snapshot
 from tidegauge.delta_log.protocol import TableState
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.errors import TidegaugeError
 from tidegauge.storage.store import Store
 

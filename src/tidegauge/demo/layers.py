@@ -13,7 +13,7 @@ from tidegauge.config.load import load_project
 from tidegauge.demo.shop import SETTLED, as_text, delete_orders, open_shop
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener
-from tidegauge.operations.verify import Verified, verify
+from tidegauge.operations.verify import TableVerification, verify
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
 from tidegauge.run.run import run
@@ -51,7 +51,7 @@ GROUP BY coalesce(c.city, 'unknown')
 _IN_ORDER = ("orders", "silver_orders", "gold_revenue")
 
 
-def play_layers(folder: Path, *, say: Callable[[str], None], tell: Listener) -> tuple[Verified, ...]:
+def play_layers(folder: Path, *, say: Callable[[str], None], tell: Listener) -> tuple[TableVerification, ...]:
     """Build the layers from a copy of the shop in `folder`, change it, and verify each layer."""
     home = folder / "layers"
     home.mkdir()

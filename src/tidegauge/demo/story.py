@@ -20,11 +20,11 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.spec import Project
 from tidegauge.observe.events import Listener
-from tidegauge.operations.verify import Verified, verify
+from tidegauge.operations.verify import TableVerification, verify
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
 from tidegauge.run.run import run
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 ORDERS = 55_000
@@ -69,7 +69,7 @@ class Act:
 @dataclass(frozen=True)
 class Ending:
     acts: tuple[Act, ...]
-    verified: tuple[Verified, ...]
+    verified: tuple[TableVerification, ...]
     taken_over: bool
     """Whether the plans of the killed runs were finished, and not replaced by new ones."""
 
@@ -87,7 +87,7 @@ def play(folder: Path, *, say: Callable[[str], None], tell: Listener) -> Ending:
     make_shop(shop_file, orders=ORDERS)
     project = load_project(file)
     # A process has only one Spark session, and the second half needs one with Delta.
-    open_session(project.spark, {Needs.DELTA}, light=True)
+    open_session(project.spark, {JarSet.DELTA}, light=True)
     acts: list[Act] = []
 
     def act(title: str) -> None:

@@ -13,9 +13,9 @@ from tidegauge.delta_log.history import histories
 from tidegauge.errors import NotCompared, OutputDisagrees, TidegaugeError
 from tidegauge.flows.delta import DeltaTransform
 from tidegauge.flows.flow import FlowResources, PlannedWork
-from tidegauge.flows.made_by import MadeBy
-from tidegauge.flows.override import OverridePreview, OverrideRequest
-from tidegauge.flows.override_column import ColumnOverridePreviewer
+from tidegauge.flows.override.column import ColumnOverridePreviewer
+from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
+from tidegauge.flows.transform_fingerprint import TransformFingerprint
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, ReadByColumn
 from tidegauge.model.pending import describe_waiting
@@ -26,9 +26,9 @@ from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
-from tidegauge.model.versions import LATEST, History
+from tidegauge.model.versions import LATEST, DeltaHistory
 from tidegauge.outputs.delta.small_batches import tune_for_small
-from tidegauge.plan.columns import Remembered, check_not_lower, check_same, go_back, note_late
+from tidegauge.plan.columns import ColumnReadState, check_not_lower, check_same, go_back, note_late
 from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.spark_tables import ColumnInput, SparkTable, digest_folder
 from tidegauge.transform.evaluate import evaluate_change
@@ -50,7 +50,7 @@ class _Found:
     fingerprint: str = ""
     rows: int | None = None
     rows_null: int = 0
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: ColumnReadState = field(default_factory=ColumnReadState)
     checked: Position | None = None
     notes: tuple[str, ...] = ()
 
@@ -146,9 +146,9 @@ class ColumnTransform(DeltaTransform):
 
     def _find_new(self) -> _Found:
         mark = self._marks.get(self._part.name)
-        kept = Remembered.parse(mark.pending if mark else None)
+        kept = ColumnReadState.parse(mark.pending if mark else None)
         state = self._state()
-        now = Remembered(state, transform=str(MadeBy.of(self.spec)))
+        now = ColumnReadState(state, transform=str(TransformFingerprint.of(self.spec)))
         same = state is not None and kept.state == state and mark is not None and mark.seq > 0
         if self._by.column is None:
             if same and kept.transform == now.transform:
@@ -165,7 +165,7 @@ class ColumnTransform(DeltaTransform):
             return self._find_rows(table, stands, kept, now)
 
     def _find_rows(
-        self, table: SparkTable, stands: Position | None, kept: Remembered, now: Remembered
+        self, table: SparkTable, stands: Position | None, kept: ColumnReadState, now: ColumnReadState
     ) -> _Found:
         part, cursor = self._part, table.cursor
         table.check_key(self._key)
@@ -208,9 +208,9 @@ class ColumnTransform(DeltaTransform):
         answer = histories({"": (location, LATEST, table.storage)})[""]
         return None if isinstance(answer, TidegaugeError) else f"{answer.table_id} {answer.latest}"
 
-    def _find_pins(self) -> dict[str, History]:
+    def _find_pins(self) -> dict[str, DeltaHistory]:
         others = [part for part in self.spec.inputs if part is not self._part]
-        found: dict[str, History] = {}
+        found: dict[str, DeltaHistory] = {}
         where = {part.name: self._places.location(part.table) for part in others}
         asked = {part.name: (where[part.name], LATEST, part.table.storage) for part in others}
         for name, answer in histories(asked).items():
@@ -273,7 +273,7 @@ class ColumnTransform(DeltaTransform):
         return (by_name[part.name] for part in self.spec.inputs)
 
 
-def _plan_pinned_input(part: DeltaInput, history: History) -> InputPlan:
+def _plan_pinned_input(part: DeltaInput, history: DeltaHistory) -> InputPlan:
     return InputPlan(
         input=part.name,
         cursor="snapshot",

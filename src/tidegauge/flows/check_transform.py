@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tidegauge.delta_log.history import histories
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaInput, Sql
 from tidegauge.model.versions import LATEST
 from tidegauge.transform.check_columns import check_columns
@@ -16,7 +16,7 @@ from tidegauge.transform.parse import parse_transform
 _FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
-def check_transform(sql: Sql, inputs: Sequence[DeltaInput], places: Places) -> tuple[str, ...]:
+def check_transform(sql: Sql, inputs: Sequence[DeltaInput], places: DeltaTableLocator) -> tuple[str, ...]:
     """Return remarks for people. Raises TransformFailed, with the place in the file, for SQL that cannot run.
 
     The columns of an input are not checked if its table is not there yet, or its log cannot be read here.
@@ -28,7 +28,7 @@ def check_transform(sql: Sql, inputs: Sequence[DeltaInput], places: Places) -> t
     return tuple(f"the input {name} is named and the SQL does not read it" for name in unread)
 
 
-def find_columns(inputs: Sequence[DeltaInput], places: Places) -> dict[str, list[str]]:
+def find_columns(inputs: Sequence[DeltaInput], places: DeltaTableLocator) -> dict[str, list[str]]:
     """By input, the columns that its log has now. Inputs whose columns are not known are left out."""
     found = {part.name: places.find(part.table) for part in inputs}
     wanted = {

@@ -17,11 +17,11 @@ from tidegauge.errors import OutputDisagrees, TableMissing, TidegaugeError, at_p
 from tidegauge.flows.agreement import check_agreement
 from tidegauge.flows.check_transform import check_transform
 from tidegauge.flows.flow import FlowResources, PlannedWork
-from tidegauge.flows.made_by import MadeBy, Origin
-from tidegauge.flows.override import OverridePreview, OverrideRequest
-from tidegauge.flows.override_delta import DeltaOverridePreviewer
+from tidegauge.flows.override.delta import DeltaOverridePreviewer
+from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
 from tidegauge.flows.recall import RecalledFlow
-from tidegauge.flows.verify_delta import verify_delta
+from tidegauge.flows.transform_fingerprint import TargetTransforms, TransformFingerprint
+from tidegauge.flows.verify.delta import verify_delta
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, Sql
 from tidegauge.model.pending import Pending
@@ -32,7 +32,7 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Lake, TableName
 from tidegauge.model.table import Layout
-from tidegauge.model.versions import History
+from tidegauge.model.versions import DeltaHistory
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.delta.small_batches import reads_little
@@ -96,7 +96,7 @@ class DeltaTransform:
 
     @property
     def fingerprint(self) -> str | None:
-        return None if self.spec.transform is None else MadeBy.of(self.spec).transform
+        return None if self.spec.transform is None else TransformFingerprint.of(self.spec).transform
 
     def check_transform(self) -> tuple[str, ...]:
         sql = self.spec.transform
@@ -171,12 +171,12 @@ class DeltaTransform:
         found = self._histories(
             {part.name: history_after(dated, part, marks.get(part.name)) for part in dated.inputs}
         )
-        choice = self._choose(found, Origin.read(mark.pending for mark in self._marks.values()))
+        choice = self._choose(found, TargetTransforms.read(mark.pending for mark in self._marks.values()))
         seen = (first.epoch, first.seq) if first else (0, 0)
         draft = draft_versions(dated, found, self._marks, seen=seen)
         if draft.batches:
             # Kept with the watermarks: the next plan has to know which transform made the target's rows.
-            made_by = replace(MadeBy.of(flow), whole=choice.whole_because is not None)
+            made_by = replace(TransformFingerprint.of(flow), whole=choice.whole_because is not None)
             inputs = tuple(replace(part, pending=Pending.of_target(made_by).text) for part in draft.inputs)
             said = f"evaluated by {choice.evaluate}: {choice.why}"
             expects = [f"expects {', '.join(map(str, flow.expect))}"] if flow.expect else []
@@ -198,15 +198,15 @@ class DeltaTransform:
                 f" watermark reset --select {flow.name}`",
             )
         found = self._histories(frozen.find_first_versions(plan.draft, plan.done))
-        frozen.check(flow, plan.draft, found, plan.done)
-        origin = Origin.read(part.pending for part in plan.draft.inputs)
+        frozen.check_frozen_versions(flow, plan.draft, found, plan.done)
+        origin = TargetTransforms.read(part.pending for part in plan.draft.inputs)
         choice = self._choose(found, origin)
         if origin.whole:
             choice = replace(choice, evaluate=Evaluate.WHOLE)
         rows = self._make_batch_reader(plan.draft, choice, found)
         return PlannedWork(plan.draft, rows, choice.changes, by_jdbc=True)
 
-    def _choose(self, found: Mapping[str, History], origin: Origin) -> _Choice:
+    def _choose(self, found: Mapping[str, DeltaHistory], origin: TargetTransforms) -> _Choice:
         """Choose how the plan is evaluated. `origin`: which transform made the rows of the target."""
         columns = {
             name: {field["name"]: str(field["type"]) for field in json.loads(history.schema)["fields"]}
@@ -215,7 +215,11 @@ class DeltaTransform:
         best = choose_evaluation(self.spec, columns=columns)
         check_expectations(self.spec, columns)
         self._check_rows_as_they_are(columns)
-        choice, now, mode = _Choice(best.evaluate, best.why), MadeBy.of(self.spec), self.spec.output.mode
+        choice, now, mode = (
+            _Choice(best.evaluate, best.why),
+            TransformFingerprint.of(self.spec),
+            self.spec.output.mode,
+        )
         if origin.set_back and not mode.facts.keeps_every_change:
             return _Choice.whole(WholeBecause.SET_BACK)
         if mode.facts.only_adds:
@@ -233,9 +237,9 @@ class DeltaTransform:
         if self.spec.transform is None and len(parts) == 1 and not parts[0].raw:
             refuse_without_needed(self.spec, name_transform(self.spec), list(columns[parts[0].name]))
 
-    def _histories(self, after: Mapping[str, int | None]) -> dict[str, History]:
+    def _histories(self, after: Mapping[str, int | None]) -> dict[str, DeltaHistory]:
         places = {part.name: part.place for part in self.spec.inputs}
-        found: dict[str, History] = {}
+        found: dict[str, DeltaHistory] = {}
         wanted: dict[str, tuple[str, int | None, Lake | None]] = {}
         for part in self.spec.inputs:
             with at_place(part.place), self._name_writers():
@@ -280,7 +284,7 @@ class DeltaTransform:
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
     def _make_batch_reader(
-        self, draft: Draft, choice: _Choice, found: Mapping[str, History]
+        self, draft: Draft, choice: _Choice, found: Mapping[str, DeltaHistory]
     ) -> Callable[[Batch], BatchData]:
         flow, names = self.spec, [part.input for part in draft.inputs]
         parts = {part.name: part for part in flow.inputs}
@@ -329,7 +333,7 @@ class DeltaTransform:
         )
 
 
-def _find_unique_key(history: History, window: Window) -> tuple[str, ...]:
+def _find_unique_key(history: DeltaHistory, window: Window) -> tuple[str, ...]:
     """The key by which every version of the window that changed rows was merged; empty if not known."""
     first = window.after.version if isinstance(window.after, VersionPosition) else -1
     last = window.upto.version if isinstance(window.upto, VersionPosition) else -1

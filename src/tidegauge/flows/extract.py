@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
-from tidegauge.flows.database import DatabaseFlow
-from tidegauge.flows.verify_lake import verify_lake
+from tidegauge.flows.table.database import DatabaseFlow
+from tidegauge.flows.verify.lake import verify_lake
 from tidegauge.model.position import RowPosition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Extract(DatabaseFlow):
+class ExtractFlow(DatabaseFlow):
     """A flow from a database to a lake, which keeps every version of a row: no row is deleted there."""
 
     def compare(

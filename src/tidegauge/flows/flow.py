@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.compare.frames import Difference
-from tidegauge.flows.delta_places import Places, places_of
-from tidegauge.flows.override import OverridePreview, OverrideRequest
+from tidegauge.flows.delta_locator import DeltaTableLocator, make_locator
+from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
 from tidegauge.flows.recall import RecalledFlow
-from tidegauge.flows.select import Sources
+from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
@@ -79,7 +79,7 @@ class Flow(Protocol):
 
     @property
     def stands(self) -> bool:
-        """Whether one look at many outputs (`flows.standing`) has just shown that this one is ready and
+        """Whether one look at many outputs (`flows.table.target_check`) has just shown that this one is ready and
         agrees with the ledger. Then planning need not ask it again."""
 
     @property
@@ -151,9 +151,9 @@ def open_reader(flow: TableFlow) -> Reader:
 class FlowResources:
     """What is needed to open flows."""
 
-    sources: Sources
+    sources: SourceConnections
     """The open databases of this thread."""
-    delta_tables: Places
+    delta_tables: DeltaTableLocator
     """Where Delta tables are."""
     marks: Mapping[str, Sequence[Watermark]] = field(default_factory=dict)
     """The watermarks by flow, including those of the flows that it reads from."""
@@ -170,10 +170,10 @@ class FlowResources:
 def resources_for(
     project: Project,
     flows: Sequence[GraphFlow],
-    sources: Sources,
+    sources: SourceConnections,
     marks: Sequence[Watermark] = (),
     *,
     debug: bool = False,
 ) -> FlowResources:
     """Make the resources of a command that is not a run. Spark is started only to look up a table's name."""
-    return FlowResources(sources, places_of(project, flows, debug=debug), gather_by_flow(marks))
+    return FlowResources(sources, make_locator(project, flows, debug=debug), gather_by_flow(marks))

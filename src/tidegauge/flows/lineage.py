@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tidegauge.delta_log.history import histories
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.model.delta_flow import Sql, TableRef
 from tidegauge.model.engines import FACTS, SchemaOf
 from tidegauge.model.lineage import Dataset, FlowLineage
@@ -23,7 +23,7 @@ Columns = tuple[tuple[str, str], ...]
 _CATALOGUE = "spark"
 
 
-def describe_lineage(flow: GraphFlow, layout: Layout | None, places: Places) -> FlowLineage | None:
+def describe_lineage(flow: GraphFlow, layout: Layout | None, places: DeltaTableLocator) -> FlowLineage | None:
     """Describe the lineage of a flow; None for an optimize flow, which moves no rows.
 
     `layout`: the columns of a synced table's last batch; None: there was none.
@@ -72,7 +72,9 @@ def _describe_table_flow(flow: TableFlow, layout: Layout | None) -> FlowLineage:
     return FlowLineage((source,), output, None, {name: ((flow.input, name),) for name, _ in arrived})
 
 
-def _find_tables(tables: Mapping[str, TableRef], places: Places) -> dict[str, tuple[str | None, Columns]]:
+def _find_tables(
+    tables: Mapping[str, TableRef], places: DeltaTableLocator
+) -> dict[str, tuple[str | None, Columns]]:
     """By name, the location and columns of each table, as far as they can be found."""
     located: dict[str, str | None] = {}
     for name, table in tables.items():

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tidegauge.errors import OutputDisagrees, SourceError
-from tidegauge.flows.drift import decide_drift
-from tidegauge.flows.emptying import check_emptied
-from tidegauge.flows.override import OverridePreview, OverrideRequest
-from tidegauge.flows.override_load import LoadOverridePreviewer
+from tidegauge.flows.override.load import LoadOverridePreviewer
+from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
 from tidegauge.flows.recall import find_chain
-from tidegauge.flows.table import NewRows, TableFlowBase
+from tidegauge.flows.table.base import NewRows, TableFlowBase
+from tidegauge.flows.table.drift import decide_drift
+from tidegauge.flows.table.emptying import check_emptied
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.mode import OutputKind
@@ -25,19 +25,19 @@ from tidegauge.model.spec import LakeTable, TableFlow
 from tidegauge.model.table import COPY, Layout
 from tidegauge.model.watermark import Recalled, Watermark
 from tidegauge.outputs.lake.manifest import BatchNumber, Manifest, refuse_removed
-from tidegauge.outputs.lake.recall import RecalledEpoch
 from tidegauge.outputs.lake.table import chain, lake_files, load_all
+from tidegauge.outputs.recall import RecalledEpoch
 from tidegauge.outputs.warehouse.lake_files import check as check_files
-from tidegauge.plan import files
+from tidegauge.plan import lake_batches as files
 from tidegauge.plan.draft import check_history, is_whole
 from tidegauge.plan.drift import ChangeKind
-from tidegauge.plan.files import Chain, LakeBatches
+from tidegauge.plan.lake_batches import Chain, LakeBatch
 from tidegauge.storage.parquet_split import ParquetSplit
 from tidegauge.storage.store import open_store
 from tidegauge.transform.mark import check_marks
 
 
-class Load(TableFlowBase):
+class LoadFlow(TableFlowBase):
     """Reads the lake's batches up to the extract's watermark. A batch past it may not be confirmed yet."""
 
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:  # noqa: ARG002
@@ -55,7 +55,7 @@ class Load(TableFlowBase):
             check_history(spec, layout)
             check_marks(spec.options.expect, layout)
         pieces = [
-            LakeBatches(after + number, one.rows, _layout(spec, one).fingerprint, _newest(one))
+            LakeBatch(after + number, one.rows, _layout(spec, one).fingerprint, _newest(one))
             for number, one in enumerate(manifests, start=1)
         ]
         # A plan without batches must not change the chain along which the watermark counts.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidegauge.flows.extract import Extract
+from tidegauge.flows.extract import ExtractFlow
 from tidegauge.flows.flow import Flow, FlowResources
-from tidegauge.flows.load import Load
-from tidegauge.flows.replicate import Replicate
+from tidegauge.flows.load import LoadFlow
+from tidegauge.flows.replicate import ReplicateFlow
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 
 
@@ -21,5 +21,5 @@ def open_flow(spec: AnyFlow, resources: FlowResources) -> Flow:
 
         return DeltaTransform(spec, resources)
     if spec.reads is not None:
-        return Load(spec, resources)
-    return Extract(spec, resources) if spec.output.in_lake else Replicate(spec, resources)
+        return LoadFlow(spec, resources)
+    return ExtractFlow(spec, resources) if spec.output.in_lake else ReplicateFlow(spec, resources)

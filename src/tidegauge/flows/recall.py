@@ -10,9 +10,9 @@ from tidegauge.errors import OutputDisagrees
 from tidegauge.model.position import MOMENTS, FilesPosition, Position, RowPosition, ValueKind, Window, compare
 from tidegauge.model.spec import LakeTable
 from tidegauge.model.watermark import Recalled
-from tidegauge.outputs.lake.recall import RecalledEpoch, recall_epochs
 from tidegauge.outputs.lake.table import chain
-from tidegauge.plan import files
+from tidegauge.outputs.recall import RecalledEpoch, recall_epochs
+from tidegauge.plan import lake_batches as files
 from tidegauge.storage.store import open_store
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?")

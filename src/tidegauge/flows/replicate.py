@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegauge.flows.database import DatabaseFlow
+from tidegauge.flows.table.database import DatabaseFlow
 
 
-class Replicate(DatabaseFlow):
+class ReplicateFlow(DatabaseFlow):
     """A flow from a database to its target. It deletes rows that the source no longer has, if configured."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidegauge.delta_log.history import histories
 from tidegauge.errors import OutputUnsafe, TableMissing
 from tidegauge.flows.check_transform import check_transform
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.types import quote
 from tidegauge.model.versions import LATEST
@@ -34,7 +34,7 @@ FINGERPRINT = "tidegauge.fingerprint"
 
 
 class View:
-    def __init__(self, spec: ViewFlow, places: Places) -> None:
+    def __init__(self, spec: ViewFlow, places: DeltaTableLocator) -> None:
         self.spec = spec
         self._places = places
 

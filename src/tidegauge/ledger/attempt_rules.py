@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegauge.errors import WrongState
 from tidegauge.ledger import claim_rules
-from tidegauge.ledger.flow_state import EndedPlan, FlowState, InputState, StateChange
+from tidegauge.ledger.flow_state import EndedPlan, FlowState, InputWatermark, StateChange
 from tidegauge.ledger.rule_records import close_run, make_event
 from tidegauge.ledger.tallies import add_seconds, count_batch
 from tidegauge.model.claim import Claim
@@ -144,7 +144,7 @@ def _advance_marks(
     *,
     whole: bool,
     now: datetime,
-) -> dict[str, InputState]:
+) -> dict[str, InputWatermark]:
     """All watermarks, with the `moving` inputs advanced. `whole`: every input of the batch is done now."""
     seq, marks = plan.first_seq + index, dict(flow_state.marks)
     for place, part in enumerate(plan.draft.inputs):
@@ -159,8 +159,8 @@ def _advance_marks(
 
 
 def _advance_mark(
-    old: InputState, plan: Plan, index: int, place: int, *, seq: int, now: datetime
-) -> InputState:
+    old: InputWatermark, plan: Plan, index: int, place: int, *, seq: int, now: datetime
+) -> InputWatermark:
     part, batch = plan.draft.inputs[place], plan.draft.batches[index]
     upto = old.position if batch.again else batch.windows[place].upto
     checked = old.checked
@@ -185,7 +185,7 @@ def _describe_advance(
     flow_state: FlowState,
     held: Claim,
     moving: Sequence[InputPlan],
-    marks: Mapping[str, InputState],
+    marks: Mapping[str, InputWatermark],
     receipt: Receipt,
     *,
     rows: Mapping[str, int | None] | None,

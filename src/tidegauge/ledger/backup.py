@@ -68,7 +68,7 @@ class FlowBackup:
         )
 
 
-class ReadableLedger(Protocol):
+class BackupSource(Protocol):
     """What `back_up` reads of a ledger."""
 
     def pipelines(self) -> list[str]: ...
@@ -82,7 +82,7 @@ class ReadableLedger(Protocol):
     def flow_states(self, pipeline: str) -> list[FlowState]: ...
 
 
-def back_up(ledger: ReadableLedger, pipelines: Collection[str]) -> list[FlowBackup]:
+def back_up(ledger: BackupSource, pipelines: Collection[str]) -> list[FlowBackup]:
     """Every flow of these pipelines, in name order."""
     plans = [row for row in ledger.table_rows("plans") if row.get("active") is None]
     found: list[FlowBackup] = []

@@ -21,7 +21,7 @@ from tidegauge.ledger import (
 )
 from tidegauge.ledger.flow_state import FlowState, StateChange
 from tidegauge.model.claim import Claim, Owner
-from tidegauge.model.override import FlowPosition, Override
+from tidegauge.model.override import FlowRevision, Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import FlowStatus
@@ -190,7 +190,7 @@ class BaseLedger(ABC):
         *,
         owner: Owner,
         reason: str,
-        expected: FlowPosition | None = None,
+        expected: FlowRevision | None = None,
     ) -> Override:
         flow_state = self._change(
             pipeline,

@@ -27,9 +27,9 @@ from tidegauge.ledger.delta_rows import decode, moment
 from tidegauge.ledger.delta_shares import Row, find_replaced, share_out
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
-from tidegauge.ledger.document_store import Entry, GivenNumbers, OpenFlow
+from tidegauge.ledger.document_store import AssignedNumbers, Entry, OpenFlow
 from tidegauge.ledger.keys import flow_key, pipeline_key
-from tidegauge.ledger.shown_rows import PeopleTable
+from tidegauge.ledger.shown_rows import ReportTable
 
 _OPEN, _LOG = "open", "log"
 _NUMBERS = "tidegauge-number"
@@ -44,8 +44,8 @@ class _Seen:
     """By path, the rows of every file that can hold open rows."""
 
 
-class ShownTable:
-    def __init__(self, shown: PeopleTable, table: LedgerTable, log: EntryLog) -> None:
+class ReportTableWriter:
+    def __init__(self, shown: ReportTable, table: LedgerTable, log: EntryLog) -> None:
         self.shown = shown
         self.table = table
         self._log = log
@@ -92,18 +92,18 @@ class ShownTable:
 
         retry_until_committed(self.table.shown, attempt)
 
-    def numbers(self) -> GivenNumbers:
+    def numbers(self) -> AssignedNumbers:
         """See DocumentStore.numbers."""
         snapshot, name = self.table.newest(), self.shown.number
         if name is None:
-            return GivenNumbers()
+            return AssignedNumbers()
         found: dict[tuple[Any, ...], list[int]] = {}
         for file in snapshot.files.values():
             for row in decode(self.shown.columns, self.table.get(file)):
                 key = (file.pipeline, *(_drop_zone(part) for part in self.shown.key_of(row)))
                 found.setdefault(key, []).append(row[name])
         given = {key: sorted(some) for key, some in found.items()}
-        return GivenNumbers(given, self.table.counter(snapshot, _NUMBERS))
+        return AssignedNumbers(given, self.table.counter(snapshot, _NUMBERS))
 
     # --- parts
 
@@ -260,7 +260,7 @@ class ShownTable:
         ]
 
 
-def _is_before(shown: PeopleTable, row: Row, limit: datetime) -> bool:
+def _is_before(shown: ReportTable, row: Row, limit: datetime) -> bool:
     return row[shown.ended] is not None and bool(row[shown.ended] < limit)
 
 

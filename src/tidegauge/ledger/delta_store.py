@@ -25,13 +25,13 @@ from tidegauge.ledger.delta_files import (
 from tidegauge.ledger.delta_logs import EntryLog
 from tidegauge.ledger.delta_rows import LOG, WATERMARKS, decode, next_rows, stored_flow_of
 from tidegauge.ledger.delta_shares import Row, find_replaced, share_out
-from tidegauge.ledger.delta_shown import ShownTable
+from tidegauge.ledger.delta_shown import ReportTableWriter
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot
 from tidegauge.ledger.delta_table import LedgerTable
 from tidegauge.ledger.document_store import (
     LOGS,
+    AssignedNumbers,
     Entry,
-    GivenNumbers,
     LoadedDocuments,
     NumberedRecord,
     OpenFlow,
@@ -72,7 +72,7 @@ class DeltaDocumentStore:
         self._watermarks = self._table("watermarks", WATERMARKS)
         self._logs = {name: EntryLog(self._table(name, LOG)) for name in LOGS}
         self._shown = [
-            ShownTable(shown, self._table(shown.name, shown.columns), self._logs[shown.log])
+            ReportTableWriter(shown, self._table(shown.name, shown.columns), self._logs[shown.log])
             for shown in SHOWN
         ]
         self._lock = threading.Lock()
@@ -158,9 +158,9 @@ class DeltaDocumentStore:
         tables = [one for one in self._shown if one.shown.log in logs]
         return all(map_in_threads(lambda table: table.show(pipeline, flows, whole=whole), tables))
 
-    def numbers(self, log: str) -> GivenNumbers:
+    def numbers(self, log: str) -> AssignedNumbers:
         tables = [one for one in self._shown if one.shown.log == log and one.table.exists()]
-        return next((one.numbers() for one in tables), GivenNumbers())
+        return next((one.numbers() for one in tables), AssignedNumbers())
 
     def records(self) -> list[NumberedRecord]:
         files = self._watermarks.newest().files

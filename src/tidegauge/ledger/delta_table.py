@@ -17,11 +17,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.delta_log.commit import LOG, Commit, commit_path, parse_commit
+from tidegauge.delta_log.delta_rs import address, is_panic, library, one_line, options
 from tidegauge.delta_log.files import paths_of
-from tidegauge.delta_log.library import address, is_panic, library, one_line, options
 from tidegauge.delta_log.log import ListedLog
-from tidegauge.delta_log.newest import Log
 from tidegauge.delta_log.protocol import catalogue_feature
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.delta_log.write import commit_info, put_commit
 from tidegauge.errors import LedgerError, LedgerUnreachable, LedgerVersion
 from tidegauge.ledger.delta_snapshot import LedgerFile, LedgerSnapshot, apply_commits, partition_of

@@ -24,7 +24,7 @@ from tidegauge.ledger.document_store import (
 )
 from tidegauge.ledger.flow_document import FlowDocument, apply_change, drop_moved, new_document
 from tidegauge.ledger.flow_state import FlowState
-from tidegauge.ledger.open_flow import Standing, name_of, open_flow_of, standing_of
+from tidegauge.ledger.open_flow import OpenFlowVersion, name_of, open_flow_of, standing_of
 from tidegauge.ledger.stored_flow import document_of, stored_flow_of
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, Plan
@@ -57,7 +57,7 @@ class DocumentLedger(DocumentReader, BaseLedger):
 
     def __init__(self, documents: DocumentStore) -> None:
         super().__init__(documents)
-        self._shown: dict[tuple[str, str], Standing] = {}
+        self._shown: dict[tuple[str, str], OpenFlowVersion] = {}
 
     def plan(self, drafts: Sequence[Draft], *, owner: Owner, run_id: str) -> dict[str, Plan]:
         groups: dict[str, dict[str, Draft]] = {}

@@ -20,16 +20,16 @@ from tidegauge.ledger.document_tables import (
     watermark_rows,
 )
 from tidegauge.ledger.flow_document import FlowDocument, sort_newest_first
-from tidegauge.ledger.flow_view import status_of, watermarks_of
+from tidegauge.ledger.flow_status import status_of, watermarks_of
 from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key
 from tidegauge.ledger.log_entries import event_of, moment_of, run_of
-from tidegauge.ledger.record_numbers import GivenNumber, give_numbers
+from tidegauge.ledger.record_numbers import RecordNumber, give_numbers
 from tidegauge.ledger.stored_flow import document_of
 from tidegauge.model.run import COUNTS, EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
-from tidegauge.model.ticks import TickBook
+from tidegauge.model.ticks import SchedulerRecords
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -157,9 +157,9 @@ class DocumentReader:
     def pipelines(self) -> list[str]:
         return self._documents.pipelines()
 
-    def ticks(self, pipeline: str) -> TickBook:
+    def ticks(self, pipeline: str) -> SchedulerRecords:
         found = self._documents.load(pipeline, [ALL]).stored_flows.get(ALL)
-        return TickBook() if found is None else document_of(found).flow_state.ticks
+        return SchedulerRecords() if found is None else document_of(found).flow_state.ticks
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
         for pipeline in self._documents.pipelines():
@@ -194,7 +194,7 @@ class DocumentReader:
             return [*map(ended_plan_row, self._ended_plans(names, documents)), *active_plan_rows(documents)]
         return list(flow_rows(documents) if table == "flows" else watermark_rows(documents))
 
-    def record_numbers(self) -> list[GivenNumber]:
+    def record_numbers(self) -> list[RecordNumber]:
         records = self._documents.records()
         return give_numbers(records, self.table_rows("runs")) if records else []
 

@@ -114,7 +114,7 @@ class OpenFlow:
 
 
 @dataclass(frozen=True)
-class GivenNumbers:
+class AssignedNumbers:
     """The numbers that a table for people has given its rows so far."""
 
     by_key: Mapping[tuple[Any, ...], Sequence[int]] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class DocumentStore(Protocol):
         one that failed. False if a table has nothing of the pipeline yet: then it needs a call with all flows
         of the pipeline and `whole`."""
 
-    def numbers(self, log: str) -> GivenNumbers:
+    def numbers(self, log: str) -> AssignedNumbers:
         """The numbers that people see for a log's entries and for what is open; empty where the store has no
         table for them."""
 

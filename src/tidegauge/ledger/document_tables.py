@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidegauge.ledger.document_store import Entry, GivenNumbers
+from tidegauge.ledger.document_store import AssignedNumbers, Entry
 from tidegauge.ledger.flow_document import FlowDocument
 from tidegauge.ledger.journal import event_columns
 from tidegauge.ledger.keys import flow_key
@@ -54,13 +54,13 @@ def ended_plan_row(entry: Entry) -> TableRow:
     }
 
 
-def run_rows(runs: Iterable[RunRecord], given: GivenNumbers) -> list[TableRow]:
+def run_rows(runs: Iterable[RunRecord], given: AssignedNumbers) -> list[TableRow]:
     in_order = sorted(runs, key=lambda run: (run.started_at, run.flow, run.attempt))
     numbers = _number([(run.pipeline, run.flow, run.started_at) for run in in_order], given)
     return [{"id": number, **run_values(run)} for number, run in zip(numbers, in_order, strict=True)]
 
 
-def history_rows(events: Iterable[HistoryEvent], given: GivenNumbers) -> list[TableRow]:
+def history_rows(events: Iterable[HistoryEvent], given: AssignedNumbers) -> list[TableRow]:
     """Rows of `history`, from events that are sorted newest first."""
     in_order = list(events)[::-1]
     in_order.sort(key=lambda event: event.at)
@@ -71,7 +71,7 @@ def history_rows(events: Iterable[HistoryEvent], given: GivenNumbers) -> list[Ta
     ]
 
 
-def _number(keys: Iterable[tuple[Any, ...]], given: GivenNumbers) -> Iterator[int]:
+def _number(keys: Iterable[tuple[Any, ...]], given: AssignedNumbers) -> Iterator[int]:
     """Yield a number for each key: the one that the store shows elsewhere, or else the next free one."""
     left = {key: list(numbers) for key, numbers in given.by_key.items()}
     last = given.last

@@ -9,7 +9,7 @@ from typing import Any
 from tidegauge.ledger.flow_state import FlowState
 from tidegauge.ledger.sql_reader import SqlReader
 from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
-from tidegauge.model.ticks import TickBook
+from tidegauge.model.ticks import SchedulerRecords
 from tidegauge.model.watermark import Tally, Watermark
 
 
@@ -56,8 +56,8 @@ class EmptyLedger(SqlReader):
     def pipelines(self) -> list[str]:
         return []
 
-    def ticks(self, pipeline: str) -> TickBook:  # noqa: ARG002
-        return TickBook()
+    def ticks(self, pipeline: str) -> SchedulerRecords:  # noqa: ARG002
+        return SchedulerRecords()
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:  # noqa: ARG002
         return None

@@ -14,15 +14,15 @@ from tidegauge.model.position import Position
 from tidegauge.model.run import HistoryEvent, RunRecord
 from tidegauge.model.state import State
 from tidegauge.model.suspension import Suspension
-from tidegauge.model.ticks import TickBook
+from tidegauge.model.ticks import SchedulerRecords
 from tidegauge.model.watermark import Tally
 
-NO_TALLY, NO_TICKS = Tally(), TickBook()
+NO_TALLY, NO_TICKS = Tally(), SchedulerRecords()
 """The values of most flows. Made once, because a thousand flows are loaded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class InputState:
+class InputWatermark:
     """One input's watermark, and what the next plan needs to know of the input."""
 
     input: str
@@ -69,7 +69,7 @@ class FlowState:
     epoch: int = 0
     seq: int = 0
     """Sequence number of the last batch committed in this epoch; 0 before the first."""
-    marks: Mapping[str, InputState] = field(default_factory=dict)
+    marks: Mapping[str, InputWatermark] = field(default_factory=dict)
     active: ActivePlan | None = None
     run: RunRecord | None = None
     """The active plan's current or last attempt; None before the first."""
@@ -79,7 +79,7 @@ class FlowState:
     tally_before: Tally | None = None
     """The tally that the last override replaced; its undo brings it back."""
     suspended: Suspension | None = None
-    ticks: TickBook = NO_TICKS
+    ticks: SchedulerRecords = NO_TICKS
     """Set only on the flow `*`, which stands for the pipeline."""
 
     @property

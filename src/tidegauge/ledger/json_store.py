@@ -11,8 +11,8 @@ from tidegauge.errors import LedgerError
 from tidegauge.ledger import json_logs
 from tidegauge.ledger.document_store import (
     LOGS,
+    AssignedNumbers,
     Entry,
-    GivenNumbers,
     LoadedDocuments,
     NumberedRecord,
     OpenFlow,
@@ -149,8 +149,8 @@ class JsonDocumentStore:
         """Does nothing: people read the files themselves."""
         return True
 
-    def numbers(self, log: str) -> GivenNumbers:  # noqa: ARG002
-        return GivenNumbers()
+    def numbers(self, log: str) -> AssignedNumbers:  # noqa: ARG002
+        return AssignedNumbers()
 
     def records(self) -> list[NumberedRecord]:
         return []

@@ -12,14 +12,14 @@ from tidegauge.ledger.log_entries import moment_text, run_body
 from tidegauge.model.plan import InputPlan
 from tidegauge.model.position import Position, VersionPosition
 
-Standing = tuple[Hashable, ...]
+OpenFlowVersion = tuple[Hashable, ...]
 
 
 def name_of(document: FlowDocument) -> tuple[str, str]:
     return document.flow_state.pipeline, document.flow_state.flow
 
 
-def standing_of(document: FlowDocument) -> Standing:
+def standing_of(document: FlowDocument) -> OpenFlowVersion:
     """A value that changes when an attempt or a plan begins, ends or changes its state, but not with each
     batch."""
     active, run = document.flow_state.active, document.last

@@ -9,13 +9,13 @@ from datetime import datetime
 
 from tidegauge.errors import WrongState
 from tidegauge.ledger.claim_rules import refuse_override
-from tidegauge.ledger.flow_state import ActivePlan, EndedPlan, FlowState, InputState, StateChange
+from tidegauge.ledger.flow_state import ActivePlan, EndedPlan, FlowState, InputWatermark, StateChange
 from tidegauge.ledger.journal import clean
 from tidegauge.ledger.rule_records import close_run, describe_lost_lease, make_event
 from tidegauge.ledger.tallies import add_seconds, count_override
 from tidegauge.model.claim import Owner
 from tidegauge.model.identity import accept_scope
-from tidegauge.model.override import FORGET, FlowPosition, Identity, Override, Undo
+from tidegauge.model.override import FORGET, FlowRevision, Identity, Override, Undo
 from tidegauge.model.pending import Pending
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import RunRecord
@@ -35,7 +35,7 @@ def begin_override(
     owner: Owner,
     reason: str,
     now: datetime,
-    expected: FlowPosition | None = None,
+    expected: FlowRevision | None = None,
 ) -> StateChange:
     """See LedgerWriter.begin_override."""
     refuse_override(flow_state)
@@ -105,11 +105,11 @@ def moved_error(flow: str) -> WrongState:
     )
 
 
-def _refuse_if_moved(flow_state: FlowState, expected: FlowPosition | None) -> None:
+def _refuse_if_moved(flow_state: FlowState, expected: FlowRevision | None) -> None:
     plan = flow_state.active.plan if flow_state.active else None
-    found = FlowPosition(flow_state.fence)
+    found = FlowRevision(flow_state.fence)
     if plan is not None:
-        found = FlowPosition(flow_state.fence, plan.plan_id, plan.done)
+        found = FlowRevision(flow_state.fence, plan.plan_id, plan.done)
     if expected not in (None, found):
         raise moved_error(flow_state.flow)
 
@@ -237,7 +237,7 @@ def forget(flow_state: FlowState, *, owner: Owner, reason: str, now: datetime) -
     return StateChange(changed, events or (logged,), runs, ended)
 
 
-def _carry_pending(mark: InputState, override: Override) -> str | None:
+def _carry_pending(mark: InputWatermark, override: Override) -> str | None:
     """What `pending` says after an override. A note on a database's open transactions is dropped, because it
     is no longer true. For Delta inputs it is kept, or says that the watermark was set back."""
     if mark.cursor not in ("version", "snapshot"):
@@ -250,6 +250,6 @@ def _carry_pending(mark: InputState, override: Override) -> str | None:
             return mark.pending
 
 
-def _new_mark(name: str, position: Position | None, epoch: int, now: datetime) -> InputState:
+def _new_mark(name: str, position: Position | None, epoch: int, now: datetime) -> InputWatermark:
     """The state of an input that no plan has named yet. Its cursor is empty until its first plan."""
-    return InputState(name, "", position, position, epoch, 0, None, None, None, None, now)
+    return InputWatermark(name, "", position, position, epoch, 0, None, None, None, None, now)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState, StateChange
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputWatermark, StateChange
 from tidegauge.ledger.rule_records import make_event, new_run
 from tidegauge.model.claim import Owner
 from tidegauge.model.plan import Draft, InputPlan, Plan
@@ -88,7 +88,7 @@ def note(
     )
 
 
-def _add_start_time(mark: InputState | None, part: InputPlan) -> InputPlan:
+def _add_start_time(mark: InputWatermark | None, part: InputPlan) -> InputPlan:
     """Add the time of the window's lower end, as the watermark has it: no source need be asked again."""
     known = mark.stamp if mark is not None and part.window is not None and part.window.after else None
     return replace(part, since=known) if known else part
@@ -103,7 +103,7 @@ def _skip(flow_state: FlowState, draft: Draft, *, owner: Owner, run_id: str, now
 
 def _record_look(
     flow_state: FlowState, draft: Draft, now: datetime, *, skipped: bool
-) -> dict[str, InputState]:
+) -> dict[str, InputWatermark]:
     """The watermarks after the source was looked at; an input gets one with its first plan.
 
     Positions move only in `advance`. `checked` moves here if nothing new was found; otherwise it moves with
@@ -115,7 +115,7 @@ def _record_look(
         if skipped and part.window is not None:
             checked = part.checked or part.window.upto
         if old is None:
-            marks[part.input] = InputState(
+            marks[part.input] = InputWatermark(
                 input=part.input,
                 cursor=part.cursor,
                 position=None,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidegauge.errors import FlowHeld, WrongState
 from tidegauge.ledger.claim_rules import refuse_override
-from tidegauge.ledger.flow_state import FlowState, InputState, StateChange
+from tidegauge.ledger.flow_state import FlowState, InputWatermark, StateChange
 from tidegauge.ledger.rule_records import make_event
 from tidegauge.model.claim import Owner
 from tidegauge.model.state import State
@@ -35,7 +35,7 @@ def rebuild(
         raise ledger_ahead_error(flow_state.flow, (flow_state.epoch, flow_state.seq), (epoch, seq))
     known = {name: replace(mark, epoch=epoch, seq=seq) for name, mark in flow_state.marks.items()}
     found = {
-        name: InputState(
+        name: InputWatermark(
             input=name,
             cursor=one.cursor,
             position=one.position,

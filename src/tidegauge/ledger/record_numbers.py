@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tidegauge.ledger.document_store import NumberedRecord
 
 
-class GivenNumber(NamedTuple):
+class RecordNumber(NamedTuple):
     pipeline_name: str
     """The name that the view shows."""
     counted: int | None
@@ -17,7 +17,7 @@ class GivenNumber(NamedTuple):
     """The number that people see elsewhere."""
 
 
-def give_numbers(records: Sequence[NumberedRecord], runs: Iterable[Mapping[str, Any]]) -> list[GivenNumber]:
+def give_numbers(records: Sequence[NumberedRecord], runs: Iterable[Mapping[str, Any]]) -> list[RecordNumber]:
     """The numbers of all records that the view can show. A record that the store no longer has comes after
     all others."""
     last = max((record.number for record in records), default=0)
@@ -30,7 +30,7 @@ def give_numbers(records: Sequence[NumberedRecord], runs: Iterable[Mapping[str, 
     for run in sorted(runs, key=_number):
         if run["plan_id"] is not None:
             attempts.setdefault(_name(run["pipeline"], run["flow"]), []).append(run)
-    found: list[GivenNumber] = []
+    found: list[RecordNumber] = []
     for record in (one for one in records if one.newest):
         name = _name(record.pipeline, record.flow)
         # As in v0006: a record is numbered by the successful run that it begins after, the first one by the
@@ -39,9 +39,9 @@ def give_numbers(records: Sequence[NumberedRecord], runs: Iterable[Mapping[str, 
         for run in attempts.get(name, ()):
             if run["state"] == "SUCCESS":
                 number = ended.get((name, run["run_id"], run["ended_at"]), last + (counted or 0))
-                found.append(GivenNumber(name, counted, number))
+                found.append(RecordNumber(name, counted, number))
                 counted = _number(run) * 2 + 1
-        found.append(GivenNumber(name, counted, record.number))
+        found.append(RecordNumber(name, counted, record.number))
     return found
 
 

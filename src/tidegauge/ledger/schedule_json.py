@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.ledger.flow_state import NO_TICKS, FlowState
 from tidegauge.model.claim import Owner
 from tidegauge.model.suspension import Suspension
-from tidegauge.model.ticks import ScheduleTicks, SeenScheduler, TickBook
+from tidegauge.model.ticks import SchedulerRecords, ScheduleTicks, SeenScheduler
 
 SCHEDULE = "schedule"
 BEGINNING = f'{{"{SCHEDULE}":'
@@ -38,7 +38,7 @@ def schedule_body(flow_state: FlowState) -> dict[str, Any] | None:
     }
 
 
-def schedule_of_tally(text: str | None) -> tuple[Suspension | None, TickBook]:
+def schedule_of_tally(text: str | None) -> tuple[Suspension | None, SchedulerRecords]:
     """The suspension and the ticks in the text of the column `tally_body`, where a SQL ledger keeps them
     before the tally. Most flows have neither, and their text is not parsed."""
     if text is None or not text.startswith(BEGINNING):
@@ -46,11 +46,11 @@ def schedule_of_tally(text: str | None) -> tuple[Suspension | None, TickBook]:
     return schedule_of(json.loads(text)[SCHEDULE])
 
 
-def schedule_of(found: Mapping[str, Any] | None) -> tuple[Suspension | None, TickBook]:
+def schedule_of(found: Mapping[str, Any] | None) -> tuple[Suspension | None, SchedulerRecords]:
     if found is None:
         return None, NO_TICKS
     suspended = found["suspended"]
-    ticks = TickBook(
+    ticks = SchedulerRecords(
         {
             name: ScheduleTicks(
                 **{

@@ -16,7 +16,7 @@ from tidegauge.model.state import ACTIVE
 
 
 @dataclass(frozen=True)
-class PeopleTable:
+class ReportTable:
     """A table for people. Its rows show a log, and what is open and therefore not in the log yet."""
 
     name: str
@@ -67,7 +67,7 @@ def _control_rows(entry: Entry) -> list[Row]:
     ]
 
 
-CONTROL = PeopleTable(
+CONTROL = ReportTable(
     name="etl_pipeline_sync_control",
     log="runs",
     columns={
@@ -174,7 +174,7 @@ _STATES = {
     "taken_over": "RUNNING",
 }
 
-PLANS = PeopleTable(
+PLANS = ReportTable(
     name="pipeline_watermark_plans",
     log="plans",
     columns={
@@ -202,7 +202,7 @@ PLANS = PeopleTable(
     ended="ended_at",
 )
 
-HISTORY = PeopleTable(
+HISTORY = ReportTable(
     name="pipeline_watermark_history",
     log="history",
     columns={
@@ -234,4 +234,4 @@ HISTORY = PeopleTable(
     ended="update_ts",
 )
 
-SHOWN: Sequence[PeopleTable] = (CONTROL, PLANS, HISTORY)
+SHOWN: Sequence[ReportTable] = (CONTROL, PLANS, HISTORY)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select, and_, bindparam, select
 
-from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputWatermark
 from tidegauge.ledger.keys import flow_key, pipeline_key
 from tidegauge.ledger.schedule_json import schedule_of_tally
 from tidegauge.ledger.sql_bulk import insert_rows, moment
@@ -220,7 +220,7 @@ def _flow_state(
     row: Row[Any] | None,
     name: tuple[str, str],
     known: Plan | None,
-    marks: Mapping[str, InputState],
+    marks: Mapping[str, InputWatermark],
     *,
     run: bool = True,
 ) -> FlowState:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Engine, Row, Select, and_, bindparam, case, f
 from sqlalchemy.exc import DBAPIError
 
 from tidegauge.ledger.database_errors import translate_database_error
-from tidegauge.ledger.flow_view import watermark_of
+from tidegauge.ledger.flow_status import watermark_of
 from tidegauge.ledger.journal import kinds_of
 from tidegauge.ledger.keys import flow_key, pipeline_key
-from tidegauge.ledger.record_numbers import GivenNumber
+from tidegauge.ledger.record_numbers import RecordNumber
 from tidegauge.ledger.schedule_json import BEGINNING, schedule_of_tally
 from tidegauge.ledger.sql_clock import store_now
 from tidegauge.ledger.sql_rows import (
@@ -32,7 +32,7 @@ from tidegauge.model.position import decode
 from tidegauge.model.run import COUNTS, EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
-from tidegauge.model.ticks import TickBook
+from tidegauge.model.ticks import SchedulerRecords
 from tidegauge.model.watermark import Tally, Watermark
 
 _last = runs.alias("last")
@@ -165,7 +165,7 @@ class SqlReader:
     def pipelines(self) -> list[str]:
         return sorted({row.pipeline for row in self._fetch_all(select(flows.c.pipeline).distinct())})
 
-    def ticks(self, pipeline: str) -> TickBook:
+    def ticks(self, pipeline: str) -> SchedulerRecords:
         query = select(_SCHEDULE).where(flows.c.flow_key == flow_key(pipeline, ALL))
         found = self._fetch_all(query)
         return schedule_of_tally(found[0].schedule_text if found else None)[1]
@@ -182,7 +182,7 @@ class SqlReader:
             row._asdict() for row in self._fetch_all(select(wanted).order_by(*wanted.primary_key.columns))
         ]
 
-    def record_numbers(self) -> list[GivenNumber]:
+    def record_numbers(self) -> list[RecordNumber]:
         """Empty: the database's own view numbers the records."""
         return []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from tidegauge.ledger.flow_state import NO_TALLY, ActivePlan, FlowState, InputState
+from tidegauge.ledger.flow_state import NO_TALLY, ActivePlan, FlowState, InputWatermark
 from tidegauge.ledger.journal import clean, error_text, position_text
 from tidegauge.ledger.keys import flow_key, input_key, pipeline_key
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
@@ -103,7 +103,7 @@ def plan_changes(flow_state: FlowState, active: ActivePlan, word: str | None) ->
     }
 
 
-def mark_values(flow_state: FlowState, mark: InputState) -> dict[str, Any]:
+def mark_values(flow_state: FlowState, mark: InputWatermark) -> dict[str, Any]:
     moment = to_moment(mark.position, mark.cursor, mark.stamp)
     return {
         "flow_key": flow_key(flow_state.pipeline, flow_state.flow),
@@ -233,8 +233,8 @@ MARK_COLUMNS = (
 """The columns that `mark_of` reads."""
 
 
-def mark_of(row: Row[Any]) -> InputState:
-    return InputState(
+def mark_of(row: Row[Any]) -> InputWatermark:
+    return InputWatermark(
         input=row.input,
         cursor=row.cursor_kind,
         position=None if row.position is None else decode(row.position),

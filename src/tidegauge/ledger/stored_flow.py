@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegauge.ledger.document_store import StoredFlow
 from tidegauge.ledger.flow_document import FlowDocument
-from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputState
+from tidegauge.ledger.flow_state import ActivePlan, FlowState, InputWatermark
 from tidegauge.ledger.log_entries import moment_of, moment_text, run_body, run_of
 from tidegauge.ledger.override_json import override_from_body, override_to_body, undo_from_body, undo_to_body
 from tidegauge.ledger.schedule_json import schedule_body, schedule_of
@@ -119,7 +119,7 @@ def _tally_of(body: Mapping[str, Any]) -> Tally:
     )
 
 
-def _mark_body(mark: InputState) -> dict[str, Any]:
+def _mark_body(mark: InputWatermark) -> dict[str, Any]:
     return {
         "input": mark.input,
         "cursor": mark.cursor,
@@ -196,8 +196,8 @@ def _flow_state_of(pipeline: str, flow: str, body: Mapping[str, Any]) -> FlowSta
     )
 
 
-def _mark_of(body: Mapping[str, Any]) -> InputState:
-    return InputState(
+def _mark_of(body: Mapping[str, Any]) -> InputWatermark:
+    return InputWatermark(
         input=body["input"],
         cursor=body["cursor"],
         position=from_body(body["position"]),

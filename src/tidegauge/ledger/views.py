@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import BigInteger, DateTime, Double, Integer
 
 from tidegauge.ledger.migrations.versions import v0002_books, v0005_checked, v0006_plans
-from tidegauge.ledger.record_numbers import GivenNumber
+from tidegauge.ledger.record_numbers import RecordNumber
 from tidegauge.ledger.sql_tables import metadata
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LedgerTables(Protocol):
     def table_rows(self, table: str) -> Sequence[Mapping[str, Any]]:
         """All rows of one of `TABLES`; columns that the ledger does not have may be missing."""
 
-    def record_numbers(self) -> Sequence[GivenNumber]:
+    def record_numbers(self) -> Sequence[RecordNumber]:
         """What replaces the numbers of `watermarks_v`, if people see others elsewhere; else empty."""
 
 
@@ -66,11 +66,11 @@ def open_views(ledger: LedgerTables, names: Collection[str]) -> duckdb.DuckDBPyC
     return connection
 
 
-def _show_numbers(connection: duckdb.DuckDBPyConnection, given: Sequence[GivenNumber]) -> None:
+def _show_numbers(connection: duckdb.DuckDBPyConnection, given: Sequence[RecordNumber]) -> None:
     """Redefine `watermarks_v` so that each record has the number that people see elsewhere."""
     import pyarrow as pa
 
-    numbers = dict(zip(GivenNumber._fields, map(list, zip(*given, strict=True)), strict=True))
+    numbers = dict(zip(RecordNumber._fields, map(list, zip(*given, strict=True)), strict=True))
     connection.register("loaded", pa.table(numbers))
     connection.execute('CREATE TABLE "given numbers" AS SELECT * FROM loaded')
     connection.unregister("loaded")

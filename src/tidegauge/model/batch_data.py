@@ -2,7 +2,7 @@
 
 - `BatchRows`: rows to be written
 - `KeysToDelete`: keys of rows to be deleted
-- `EmptyTarget`: no rows; all rows of the target are deleted
+- `TruncateTarget`: no rows; all rows of the target are deleted
 - `DeltaBatch`: a change to a Delta table, which Spark computes
 """
 
@@ -180,7 +180,7 @@ class KeysToDelete(BatchRows):
 
 
 @dataclass(frozen=True)
-class EmptyTarget(BatchData):
+class TruncateTarget(BatchData):
     """No rows: the output deletes all of its rows."""
 
     rows: int | None = 0

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 
-class OfFlow(Protocol):
+class FlowScoped(Protocol):
     @property
     def flow(self) -> str: ...
 
 
-Kept = TypeVar("Kept", bound=OfFlow)
+Kept = TypeVar("Kept", bound=FlowScoped)
 
 
 def gather_by_flow(kept: Iterable[Kept]) -> dict[str, list[Kept]]:

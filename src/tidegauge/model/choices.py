@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Execute(StrEnum):
+class Execution(StrEnum):
     """Where the rows of a sync are moved: through Spark, or inside the database that has both ends."""
 
     AUTO = "auto"
@@ -35,13 +35,13 @@ class Drift(StrEnum):
     FAIL = "fail"
 
 
-class Read(StrEnum):
+class ReadMethod(StrEnum):
     AUTO = "auto"
     DIRECT = "direct"
     JDBC = "jdbc"
 
 
-class Deletes(StrEnum):
+class DeleteMode(StrEnum):
     NONE = "none"
     SOFT = "soft"
     HARD = "hard"

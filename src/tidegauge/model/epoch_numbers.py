@@ -10,7 +10,7 @@ _FIRST = 10**8
 """In seconds, March 1973. From there to the year 5138 no number is a valid moment in two of the units."""
 
 
-class Epoch(StrEnum):
+class EpochUnit(StrEnum):
     SECONDS = "s"
     MILLISECONDS = "ms"
     MICROSECONDS = "us"
@@ -22,17 +22,17 @@ class Epoch(StrEnum):
     @property
     def each(self) -> int:
         """How many of this unit make a second."""
-        return {Epoch.SECONDS: 1, Epoch.MILLISECONDS: 10**3, Epoch.MICROSECONDS: 10**6}[self]
+        return {EpochUnit.SECONDS: 1, EpochUnit.MILLISECONDS: 10**3, EpochUnit.MICROSECONDS: 10**6}[self]
 
 
-def number_of(moment: datetime, epoch: Epoch) -> int:
+def number_of(moment: datetime, epoch: EpochUnit) -> int:
     """Return a moment (UTC, without a zone) as a number of this unit, rounded down."""
     return (moment.replace(tzinfo=UTC) - _BEGIN) // epoch.unit
 
 
-def unit_of(number: int) -> Epoch | None:
+def unit_of(number: int) -> EpochUnit | None:
     """Return the unit in which the number is a moment between 1973 and 5138; None if it is so in no unit."""
-    return next((epoch for epoch in Epoch if _FIRST <= number // epoch.each < _FIRST * 1000), None)
+    return next((epoch for epoch in EpochUnit if _FIRST <= number // epoch.each < _FIRST * 1000), None)
 
 
 def moment_of(text: str) -> datetime | None:

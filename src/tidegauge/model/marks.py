@@ -17,7 +17,7 @@ ROW = "__tidegauge_row"
 
 
 @dataclass(frozen=True)
-class Marks:
+class FailedCheckBits:
     """The checks of a flow that apply to single rows, in the order of their bits.
 
     The bits are ordered by action: first `fail` and `warn`, then `drop`, then `quarantine`. So comparing
@@ -29,7 +29,7 @@ class Marks:
     quarantined_from: int
 
     @classmethod
-    def of(cls, expect: Iterable[Expectation]) -> Marks:
+    def of(cls, expect: Iterable[Expectation]) -> FailedCheckBits:
         by_row = [one for one in expect if one.by_row]
         order = (Action.FAIL, Action.WARN), (Action.DROP,), (Action.QUARANTINE,)
         parts = [[one for one in by_row if one.action in actions] for actions in order]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidegauge.model.privileges import Asked
+from tidegauge.model.privileges import QueryRunner
 
 _NAME = r"(?:\*|[`\"](?:[^`\"]|``|\"\")*[`\"])"
 _GRANT = re.compile(
@@ -73,7 +73,7 @@ def find_allowed(grants: Iterable[Grant], schema: str, table: str) -> frozenset[
     return frozenset(allowed - taken)
 
 
-def ask_grants(asked: Asked) -> tuple[list[str], list[str]]:
+def ask_grants(asked: QueryRunner) -> tuple[list[str], list[str]]:
     """Query the lines of SHOW GRANTS and the active roles, for `read_grants`."""
     ((version,),) = asked.rows("SELECT VERSION()")
     if "MariaDB" in str(version):

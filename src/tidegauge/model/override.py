@@ -39,7 +39,7 @@ class Override:
 
 
 @dataclass(frozen=True)
-class FlowPosition:
+class FlowRevision:
     """Where a flow stood when it was looked at. Any later claim, advance, override or plan changes it."""
 
     fence: int = 0

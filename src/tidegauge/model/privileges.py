@@ -17,14 +17,14 @@ UNSEEN = (
 _ORDER = (SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE_VIEW, DROP, ALTER, INDEX)
 
 
-class Asked(Protocol):
+class QueryRunner(Protocol):
     """Anything that answers queries: a `WarehouseSession`, a ledger, a source."""
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True)
-class Lack:
+class MissingPrivilege:
     """A privilege that the login lacks: what it cannot do, and how to fix it."""
 
     says: str
@@ -37,11 +37,11 @@ class Lack:
 class ReadAccess:
     """What a login lacks to read a database."""
 
-    lacks: Mapping[TableName, Lack]
+    lacks: Mapping[TableName, MissingPrivilege]
     """What is lacking for the tables that were asked for."""
-    hidden: Mapping[TableName, Lack]
+    hidden: Mapping[TableName, MissingPrivilege]
     """Other tables that the login may not read, if the catalogue shows them."""
-    sight: Lack
+    sight: MissingPrivilege
     """What the login lacks to see the transactions of other sessions, for a login that does not see them."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tidegauge.errors import SourceError
-from tidegauge.model.versions import History
+from tidegauge.model.versions import DeltaHistory
 
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
@@ -113,7 +113,7 @@ def time_left(version: int, committed: datetime, properties: Mapping[str, str], 
     return TimeLeft(version, _to_utc(committed), kept, setting, left)
 
 
-def unread(history: History, after: int | None, now: datetime) -> TimeLeft | None:
+def unread(history: DeltaHistory, after: int | None, now: datetime) -> TimeLeft | None:
     """Return the time left for the first version past `after` that changed rows; None: none, or not known."""
     first = next(
         (one for one in history.versions if one.changes and (after is None or one.number > after)), None

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.model.claim import Owner
-from tidegauge.model.override import FlowPosition, Override, Undo
+from tidegauge.model.override import FlowRevision, Override, Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import Position, Window
 from tidegauge.model.state import State, tell_state
@@ -37,10 +37,10 @@ class FlowStatus:
     suspended: Suspension | None = None
 
     @property
-    def stand(self) -> FlowPosition:
+    def stand(self) -> FlowRevision:
         """Where the flow stands. If an override was begun, its plan no longer counts."""
         plan = None if self.override is not None else self.plan
-        return FlowPosition(self.fence, plan.plan_id, plan.done) if plan else FlowPosition(self.fence)
+        return FlowRevision(self.fence, plan.plan_id, plan.done) if plan else FlowRevision(self.fence)
 
     @property
     def shown_state(self) -> State:

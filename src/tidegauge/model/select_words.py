@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 TAG = "tag:"
 
 
-class InGraph(Protocol):
+class SelectableFlow(Protocol):
     """The attributes of a flow that a selection uses."""
 
     @property
@@ -22,10 +22,10 @@ class InGraph(Protocol):
     def upstreams(self) -> tuple[str, ...]: ...
 
 
-_F = TypeVar("_F", bound=InGraph)
+_F = TypeVar("_F", bound=SelectableFlow)
 
 
-def is_called(flow: InGraph, word: str) -> bool:
+def is_called(flow: SelectableFlow, word: str) -> bool:
     """Whether a word without `+` means the flow: by its tag, its name, or the table that it writes."""
     if word.startswith(TAG):
         return word.removeprefix(TAG) in flow.tags

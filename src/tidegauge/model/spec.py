@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidegauge.errors import Place
-from tidegauge.model.choices import Deletes as Deletes
+from tidegauge.model.choices import DeleteMode as DeleteMode
 from tidegauge.model.choices import Drift as Drift
-from tidegauge.model.choices import Execute as Execute
+from tidegauge.model.choices import Execution as Execution
 from tidegauge.model.choices import FutureGuard as FutureGuard
 from tidegauge.model.choices import NullCursor as NullCursor
-from tidegauge.model.choices import Read as Read
+from tidegauge.model.choices import ReadMethod as ReadMethod
 from tidegauge.model.choices import WithoutCursor as WithoutCursor
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask, RowFilter
 from tidegauge.model.engines import Engine as Engine
-from tidegauge.model.epoch_numbers import Epoch
+from tidegauge.model.epoch_numbers import EpochUnit
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
@@ -85,7 +85,7 @@ class Lake:
 class TableOptions:
     cursor: str
     """A column, or an expression in the database's own SQL. Empty: none, or only overrides name one."""
-    epoch: Epoch | None = None
+    epoch: EpochUnit | None = None
     """`cursor: {column: ts, epoch: ms}`: the unit, if the cursor's numbers are moments."""
     future_guard: FutureGuard = FutureGuard.NOTE
     without_cursor: WithoutCursor = WithoutCursor.FAIL
@@ -112,9 +112,9 @@ class TableOptions:
     """The target's name; `{table}` and `{schema}` stand for the source's names. None: the same name."""
     mode: Mode = Mode.MERGE
     drift: Drift = Drift.EVOLVE
-    read: Read = Read.AUTO
-    execute: Execute = Execute.AUTO
-    deletes: Deletes = Deletes.NONE
+    read: ReadMethod = ReadMethod.AUTO
+    execute: Execution = Execution.AUTO
+    deletes: DeleteMode = DeleteMode.NONE
     deletes_limit: float = 0.3
     """The share of the target's rows that may be deleted at once without confirmation."""
     metadata_columns: bool = False

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegauge.model.epoch_numbers import Epoch
+from tidegauge.model.epoch_numbers import EpochUnit
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
 
@@ -89,7 +89,7 @@ class OrderedColumn:
     nullable: bool
     scale: int = 0
     """Digits after the second, for timestamps."""
-    epoch: Epoch | None = None
+    epoch: EpochUnit | None = None
     """The unit, for whole numbers that are moments."""
 
 
@@ -167,7 +167,7 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class SessionVisibility:
     """What a database shows this login about itself."""
 
     clock: datetime

@@ -39,7 +39,7 @@ class SeenScheduler:
 
 
 @dataclass(frozen=True)
-class TickBook:
+class SchedulerRecords:
     schedules: Mapping[str, ScheduleTicks] = field(default_factory=dict)
     """Progress by the schedule's text."""
     schedulers: tuple[SeenScheduler, ...] = ()

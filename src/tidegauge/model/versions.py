@@ -35,12 +35,12 @@ class Version:
     """Whether its commit is gone, so that nothing else is known about it."""
 
 
-def _unreadable(version: int) -> bool:  # noqa: ARG001 - signature of `History.readable`
+def _unreadable(version: int) -> bool:  # noqa: ARG001 - signature of `DeltaHistory.readable`
     return False
 
 
 @dataclass(frozen=True)
-class History:
+class DeltaHistory:
     """A Delta table's present state, and all its versions after a given one."""
 
     location: str

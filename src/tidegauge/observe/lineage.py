@@ -50,7 +50,7 @@ class FlowTrace:
 
 
 @dataclass(frozen=True)
-class Occurrence:
+class LineageEvent:
     """One event to be sent: START, RUNNING, COMPLETE, FAIL or ABORT, with what was known at that time."""
 
     kind: str
@@ -62,7 +62,7 @@ class Occurrence:
 
 
 class Send(Protocol):
-    def __call__(self, occurrence: Occurrence) -> None:
+    def __call__(self, occurrence: LineageEvent) -> None:
         """Send one event. Raises if that fails; takes seconds at most."""
 
 
@@ -141,7 +141,7 @@ class LineageListener:
                 continue
             kind, at, trace = found
             try:
-                self._send(Occurrence(kind, at, self._parent, self._pipeline, trace, self._look(trace)))
+                self._send(LineageEvent(kind, at, self._parent, self._pipeline, trace, self._look(trace)))
                 self.sent += 1
             except Exception as error:  # lineage must not break a run; `error` is reported after close
                 self.lost += 1

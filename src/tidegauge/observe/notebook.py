@@ -22,8 +22,8 @@ from tidegauge.observe.events import (
     RunEvent,
     SparkStarting,
 )
+from tidegauge.observe.progress import SaidOnce
 from tidegauge.observe.tables import Table
-from tidegauge.observe.view import SaidOnce
 
 _PAUSE = 0.2
 """Seconds between two updates of the table: a notebook holds each update for a moment."""

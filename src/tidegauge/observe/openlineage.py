@@ -13,7 +13,7 @@ from tidegauge.errors import RuntimeMissing, TidegaugeError
 from tidegauge.model.lineage import Dataset, FlowLineage
 from tidegauge.model.secret import mask
 from tidegauge.model.telemetry import LineageSettings
-from tidegauge.observe.lineage import Occurrence, Send, to_uuid
+from tidegauge.observe.lineage import LineageEvent, Send, to_uuid
 
 # Importing `tidegauge` itself for its version would import everything.
 _VERSION = version("tidegauge")
@@ -26,13 +26,13 @@ def make_sender(settings: LineageSettings, pipeline: str) -> Send:
     namespace = settings.namespace or pipeline
     emit = _make_file_sender(settings.file) if settings.file else _make_server_sender(settings)
 
-    def send(occurrence: Occurrence) -> None:
+    def send(occurrence: LineageEvent) -> None:
         emit(make_event(occurrence, namespace))
 
     return send
 
 
-def make_event(occurrence: Occurrence, namespace: str) -> Any:
+def make_event(occurrence: LineageEvent, namespace: str) -> Any:
     """Make the event as an object of the library, which validates it."""
     client, facets = _import_library()
     trace, lineage = occurrence.trace, occurrence.lineage
@@ -57,7 +57,7 @@ def make_event(occurrence: Occurrence, namespace: str) -> Any:
     )
 
 
-def _run_facets(facets: Any, occurrence: Occurrence, namespace: str) -> dict[str, Any]:
+def _run_facets(facets: Any, occurrence: LineageEvent, namespace: str) -> dict[str, Any]:
     trace = occurrence.trace
     parent = facets.parent_run
     found = {
@@ -90,7 +90,7 @@ def _make_own_facet(facets: Any, **values: Any) -> Any:
     return facets.RunFacet(producer=PRODUCER).with_additional_properties(**values)
 
 
-def _make_inputs(client: Any, facets: Any, occurrence: Occurrence) -> list[Any]:
+def _make_inputs(client: Any, facets: Any, occurrence: LineageEvent) -> list[Any]:
     lineage, counts = occurrence.lineage, occurrence.trace.counts
     assert lineage is not None
     # Rows are counted for the whole batch, so with several inputs there is no count for each.
@@ -109,7 +109,7 @@ def _make_inputs(client: Any, facets: Any, occurrence: Occurrence) -> list[Any]:
     ]
 
 
-def _make_output(client: Any, facets: Any, occurrence: Occurrence, lineage: FlowLineage) -> Any:
+def _make_output(client: Any, facets: Any, occurrence: LineageEvent, lineage: FlowLineage) -> Any:
     found = _make_schema(facets, lineage.output)
     columns = _column_lineage(facets, lineage)
     if columns is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegauge.errors import ConfigError, LedgerError, Stopped, TidegaugeError
-from tidegauge.flows.scheduled import find_scheduled
+from tidegauge.flows.selection.scheduled import find_scheduled
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.alert import AlertChannel, AlertKind, AlertResult, AlertSettings
@@ -23,7 +23,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.channels import Message, send_all
-from tidegauge.operations.health import Health, examine
+from tidegauge.operations.health import Health, check_health
 from tidegauge.operations.health_pipeline import examine_schedules
 from tidegauge.operations.incidents import (
     CLAIMED,
@@ -53,7 +53,7 @@ _LEVELS = {AlertKind.RECOVERED: "success", AlertKind.LATE: "warning", AlertKind.
 
 
 @dataclass(frozen=True)
-class Situation:
+class AlertAssessment:
     """What is wrong now, and what was checked and found to be well."""
 
     wrong: dict[Key, str]
@@ -87,7 +87,7 @@ def send_alerts(
     if settings is None:
         return []
     try:
-        health = examine(project, selection, look_at_sources=False)[1] if found is None else found
+        health = check_health(project, selection, look_at_sources=False)[1] if found is None else found
         with open_ledger(project.ledger, create=True) as ledger:
             situation = _judge(settings, health, report, error, whole=not selection)
             if not selection:
@@ -143,7 +143,7 @@ def _judge(
     error: TidegaugeError | None,
     *,
     whole: bool,
-) -> Situation:
+) -> AlertAssessment:
     wrong: dict[Key, str] = {}
     well: set[Key] = set()
     for one in health:
@@ -154,7 +154,7 @@ def _judge(
     seen = {one.flow for one in health}
     failed, ended = _judge_run(report, error, seen)
     wrong |= failed
-    return Situation(
+    return AlertAssessment(
         {key: mask(says) for key, says in wrong.items() if key[1] in settings.on},
         frozenset((well | ended) - set(wrong)),
         frozenset(uncounted | set(failed)),
@@ -164,8 +164,8 @@ def _judge(
 
 
 def _add_schedules(
-    situation: Situation, settings: AlertSettings, project: Project, ledger: LedgerReader
-) -> Situation:
+    situation: AlertAssessment, settings: AlertSettings, project: Project, ledger: LedgerReader
+) -> AlertAssessment:
     """Add the schedules, and which of them missed their times."""
     known = {f"{SCHEDULE}{one.schedule})" for one in find_scheduled(project)}
     late = {
@@ -232,7 +232,7 @@ class _Teller:
         self._ledger = ledger
         self._owner = this_process()
 
-    def tell(self, situation: Situation) -> list[AlertResult]:
+    def tell(self, situation: AlertAssessment) -> list[AlertResult]:
         incidents = self._update(situation)
         due = find_due(incidents, self._settings, self._ledger.now())
         if not due:
@@ -244,7 +244,7 @@ class _Teller:
             self._record(channel, self._select_channel(won, channel)) for channel in self._send_messages(won)
         ]
 
-    def _update(self, situation: Situation) -> list[Incident]:
+    def _update(self, situation: AlertAssessment) -> list[Incident]:
         """Open new incidents, close those that are over, and return all."""
         incidents = self._read()
         open_ = {one.key: one for one in incidents if one.closed_at is None}
@@ -259,7 +259,7 @@ class _Teller:
             one.says = situation.wrong.get(one.key, one.says) if one.closed_at is None else one.says
         return found
 
-    def _find_new(self, situation: Situation, open_: Mapping[Key, Incident]) -> list[Incident]:
+    def _find_new(self, situation: AlertAssessment, open_: Mapping[Key, Incident]) -> list[Incident]:
         """Return incidents to record as seen: new ones, and those seen less often than `after` demands."""
         found, now = [], self._ledger.now()
         for key, says in situation.wrong.items():

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from tidegauge.errors import ColumnMissing, ConfigError, WrongState
-from tidegauge.flows.backfill import BackfillRequest, find_window, plan_backfill
-from tidegauge.flows.database import DatabaseFlow
-from tidegauge.flows.downstream import downstream
 from tidegauge.flows.flow import resources_for
-from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Selection, Sources, choose
+from tidegauge.flows.selection.downstream import find_downstream
+from tidegauge.flows.selection.missing_tables import RecordedFlows, find_recorded
+from tidegauge.flows.selection.select import Selection, SourceConnections, choose
+from tidegauge.flows.table.backfill import BackfillRequest, find_window, plan_backfill
+from tidegauge.flows.table.database import DatabaseFlow
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.position import Position, to_json, to_text
@@ -35,7 +35,7 @@ from tidegauge.run.suspended import find_suspension
 
 
 @dataclass(frozen=True)
-class Backfill:
+class BackfillPreview:
     """What a backfill would read again from one table."""
 
     flow: TableFlow
@@ -72,9 +72,11 @@ class Backfill:
         }
 
 
-def preview(project: Project, selection: Sequence[str], request: BackfillRequest) -> list[Backfill]:
+def preview_backfill(
+    project: Project, selection: Sequence[str], request: BackfillRequest
+) -> list[BackfillPreview]:
     """Show what would be read again, by table, and which flows load it afterwards. Changes nothing."""
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+    with open_ledger(project.ledger, create=False) as ledger, SourceConnections() as sources:
         recorded = find_recorded(ledger, project.pipeline)
         flows = _choose(project, selection, sources, recorded).flows
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
@@ -93,13 +95,13 @@ def preview(project: Project, selection: Sequence[str], request: BackfillRequest
         for spec in heads:
             flow = open_flow(spec, resources)
             assert isinstance(flow, DatabaseFlow)
-            found.append(_preview_one(flow, request, statuses.get(spec.name), downstream(spec, every)))
+            found.append(_preview_one(flow, request, statuses.get(spec.name), find_downstream(spec, every)))
         return found
 
 
 def run_backfill(
     project: Project,
-    found: Sequence[Backfill],
+    found: Sequence[BackfillPreview],
     request: BackfillRequest,
     *,
     reason: str,
@@ -124,7 +126,7 @@ def run_backfill(
 
 
 def _choose(
-    project: Project, selection: Sequence[str], sources: Sources, recorded: RecordedFlows
+    project: Project, selection: Sequence[str], sources: SourceConnections, recorded: RecordedFlows
 ) -> Selection:
     choice = choose(project, selection, sources, recorded=recorded)
     for error in (*(error for _, error in choice.faults), *choice.missing.values()):
@@ -137,7 +139,7 @@ def _preview_one(
     request: BackfillRequest,
     status: FlowStatus | None,
     readers: Sequence[TableFlow],
-) -> Backfill:
+) -> BackfillPreview:
     flow = opened.spec
     if status is not None and status.override is not None:
         raise WrongState(
@@ -159,7 +161,7 @@ def _preview_one(
     if request.limit is not None and rows > request.limit:
         notes.append(f"stops at the limit of {request.limit:,} rows: the first of them in the cursor's order")
     plan = status.plan if status else None
-    return Backfill(
+    return BackfillPreview(
         flow=flow,
         after=window.after,
         upto=window.upto,

@@ -10,30 +10,32 @@ from typing import TYPE_CHECKING
 
 from tidegauge.config.flows import storage_of
 from tidegauge.errors import ConfigError, TableMissing
-from tidegauge.flows.delta_places import Places
-from tidegauge.flows.maintenance import MaintainedTable, Maintenance, MaintenanceResult
-from tidegauge.flows.select import Sources, choose, needs_of
+from tidegauge.flows.delta_locator import DeltaTableLocator
+from tidegauge.flows.maintenance.base import MaintainedTable, Maintenance, MaintenanceResult
+from tidegauge.flows.selection.select import SourceConnections, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.location import WITH_COLON, identify, resolve
 from tidegauge.model.spec import Lake, Project
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class DeltaMaintenance(Maintenance):
+class SelectedMaintenance(Maintenance):
     """The tables that a command works on, and one Spark for all of them, started when first needed."""
 
     def __init__(
         self, project: Project, selection: Sequence[str], tables: Sequence[str] = (), *, debug: bool = False
     ) -> None:
-        super().__init__(project, Places(self.session), partial(open_ledger, project.ledger, create=False))
+        super().__init__(
+            project, DeltaTableLocator(self.session), partial(open_ledger, project.ledger, create=False)
+        )
         self._debug = debug
-        self._needs = {Needs.S3 for text in tables if _parse_table(project, text).on_s3}
+        self._needs = {JarSet.S3 for text in tables if _parse_table(project, text).on_s3}
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
         self.targets, self.faults = self._find_targets(selection, tables)
@@ -41,7 +43,7 @@ class DeltaMaintenance(Maintenance):
     def session(self) -> SparkSession:
         with self._starting:
             if self._spark is None:
-                needs = needs_of(self._project.delta_flows) | {Needs.DELTA} | self._needs
+                needs = needs_of(self._project.delta_flows) | {JarSet.DELTA} | self._needs
                 self._spark = open_session(self._project.spark, needs, debug=self._debug)
             return self._spark
 
@@ -70,7 +72,7 @@ class DeltaMaintenance(Maintenance):
         project = self._project
         delta_flows: tuple[DeltaFlow, ...] = ()
         if project.delta_flows and (selection or not tables):
-            with Sources() as sources:
+            with SourceConnections() as sources:
                 # Without syncs no database is asked; only flows between Delta tables are needed here.
                 delta_flows = choose(replace(project, syncs=()), selection, sources).delta_flows
         refs: list[tuple[TableRef, DeltaFlow | None]] = [

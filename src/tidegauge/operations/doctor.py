@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any
 
 from tidegauge.errors import LedgerError, TidegaugeError
-from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.names import table_named
-from tidegauge.flows.remarks import find_remarks
-from tidegauge.flows.scheduled import needs_of_project
-from tidegauge.flows.select import Sources, choose
+from tidegauge.flows.selection.missing_tables import RecordedFlows, find_recorded
+from tidegauge.flows.selection.remarks import find_remarks
+from tidegauge.flows.selection.scheduled import needs_of_project
+from tidegauge.flows.selection.select import SourceConnections, choose
 from tidegauge.ledger.address import parse
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.engines import READABLE
 from tidegauge.model.plan import NO_INDEX
-from tidegauge.model.privileges import Lack
+from tidegauge.model.privileges import MissingPrivilege
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database, Lake, Project, TableFlow, WarehouseTable
 from tidegauge.operations.doctor_access import (
@@ -31,13 +31,13 @@ from tidegauge.operations.doctor_access import (
 )
 from tidegauge.operations.doctor_sources import check_database, find_rights
 from tidegauge.operations.plan import preview
-from tidegauge.spark.jars import Needs, find_cached, jars
+from tidegauge.spark.jars import JarSet, find_cached, jars
 from tidegauge.spark.java import find_java
-from tidegauge.spark.take_up import SWITCH, describe_kept, find_kept
+from tidegauge.spark.warm_client import SWITCH, describe_kept, find_kept
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     about: str
     ok: bool
     says: str
@@ -52,7 +52,7 @@ class Finding:
         }
 
 
-def examine(project: Project, *, probe: bool = False) -> Iterator[Finding]:
+def check_project(project: Project, *, probe: bool = False) -> Iterator[DoctorFinding]:
     """Yield findings as they are made. Changes nothing. `probe`: also test writing, and remove what was
     written."""
     said: set[str] = set()
@@ -62,15 +62,15 @@ def examine(project: Project, *, probe: bool = False) -> Iterator[Finding]:
     yield from _check_plans(project, said)
 
 
-def _examine_parts(project: Project, probe: bool) -> Iterator[Finding]:
+def _examine_parts(project: Project, probe: bool) -> Iterator[DoctorFinding]:
     yield from _guard("java", _check_java)
     lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
-    needs = needs_of_project(project) | {Needs.S3 for lake in lakes if lake.on_s3}
+    needs = needs_of_project(project) | {JarSet.S3 for lake in lakes if lake.on_s3}
     if "spark.jars" not in project.spark.conf:
         yield from _guard("jars", lambda: _check_jars(needs, project, probe))
     yield from _guard("spark", lambda: _check_kept(project))
     yield from _guard("ledger", lambda: _ledger(project, probe))
-    with Sources() as sources:
+    with SourceConnections() as sources:
         yield from _examine_connections(project, sources, probe)
         recorded: RecordedFlows = {}
         # A ledger that does not answer was reported above.
@@ -84,7 +84,9 @@ def _examine_parts(project: Project, probe: bool) -> Iterator[Finding]:
     yield from _examine_warehouses(project, flows)
 
 
-def _examine_connections(project: Project, sources: Sources, probe: bool) -> Iterator[Finding]:
+def _examine_connections(
+    project: Project, sources: SourceConnections, probe: bool
+) -> Iterator[DoctorFinding]:
     """Check lakes, and databases that are only read. Warehouses are checked once their tables are known."""
     written = _list_written(project)
     for one in project.connections.values():
@@ -97,7 +99,7 @@ def _examine_connections(project: Project, sources: Sources, probe: bool) -> Ite
             yield from _guard(about, partial(check_database, one, sources))
 
 
-def _examine_warehouses(project: Project, flows: Iterable[TableFlow]) -> Iterator[Finding]:
+def _examine_warehouses(project: Project, flows: Iterable[TableFlow]) -> Iterator[DoctorFinding]:
     written = _list_written(project)
     for one in project.connections.values():
         if isinstance(one, Database) and (one.name in written or one.engine not in READABLE):
@@ -113,7 +115,7 @@ def _writes_to(flow: TableFlow, database: Database) -> bool:
     return isinstance(flow.output, WarehouseTable) and flow.output.warehouse.name == database.name
 
 
-def _check_plans(project: Project, said: Set[str]) -> Iterator[Finding]:
+def _check_plans(project: Project, said: Set[str]) -> Iterator[DoctorFinding]:
     """Report every flow that `plan` would refuse, and the flows between Delta tables that it would accept.
 
     `said`: texts of earlier findings, and names of what had a fault: they are not reported again.
@@ -122,33 +124,33 @@ def _check_plans(project: Project, said: Set[str]) -> Iterator[Finding]:
         found = preview(project, ())
     except TidegaugeError as error:
         if error.sentence not in said:
-            yield Finding("plan", False, error.sentence, error.hint)
+            yield DoctorFinding("plan", False, error.sentence, error.hint)
         return
     delta = {flow.name for flow in project.delta_flows}
     for one in found:
         if one.error is not None and said.isdisjoint({one.error.sentence, f"table {one.flow}"}):
-            yield Finding(f"flow {one.flow}", False, one.error.sentence, one.error.hint)
+            yield DoctorFinding(f"flow {one.flow}", False, one.error.sentence, one.error.hint)
         for note in one.notes:
             if note.startswith(NO_INDEX):
-                yield Finding(f"flow {one.flow}", True, f"note: {note}")
+                yield DoctorFinding(f"flow {one.flow}", True, f"note: {note}")
         if one.error is None and one.flow in delta:
-            yield Finding(f"flow {one.flow}", True, "inputs, transform and output fit")
+            yield DoctorFinding(f"flow {one.flow}", True, "inputs, transform and output fit")
 
 
 def _check_tables(
-    project: Project, sources: Sources, recorded: RecordedFlows, flows: list[TableFlow]
-) -> Iterator[Finding]:
+    project: Project, sources: SourceConnections, recorded: RecordedFlows, flows: list[TableFlow]
+) -> Iterator[DoctorFinding]:
     """Check the tables of a project with exactly one sync, and append its flows to `flows`."""
     (sync,) = project.syncs
     try:
         choice = choose(project, (), sources, recorded=recorded)
         rights = find_rights(sync, choice.flows)
     except TidegaugeError as error:
-        yield Finding(f"tables of {sync.source.name}", False, error.sentence, error.hint)
+        yield DoctorFinding(f"tables of {sync.source.name}", False, error.sentence, error.hint)
         return
     for name, fault in choice.faults:
         table = table_named(sync.source, name.removeprefix(f"{sync.source.name}: "))
-        yield Finding(f"tables of {name}", False, fault.sentence, rights.fix(table) or fault.hint)
+        yield DoctorFinding(f"tables of {name}", False, fault.sentence, rights.fix(table) or fault.hint)
     flows += choice.flows
     for flow in choice.flows:
         if flow.reads is not None:
@@ -158,28 +160,28 @@ def _check_tables(
             if flow.name in choice.missing:
                 raise choice.missing[flow.name]
             if lack is not None:
-                yield Finding(f"table {flow.name}", False, lack.says, lack.fix)
+                yield DoctorFinding(f"table {flow.name}", False, lack.says, lack.fix)
                 continue
             source_table = sources.of(flow.source).describe(flow.table, flow.options)
             says = "; ".join(source_table.notes) or "cursor, key and types fit"
-            yield Finding(f"table {flow.name}", True, says)
+            yield DoctorFinding(f"table {flow.name}", True, says)
         except TidegaugeError as error:
-            yield Finding(f"table {flow.name}", False, error.sentence, lack.fix if lack else error.hint)
+            yield DoctorFinding(f"table {flow.name}", False, error.sentence, lack.fix if lack else error.hint)
     if rights.left_out is not None:
-        yield Finding("tables", True, f"note: {rights.left_out.says}", rights.left_out.fix)
+        yield DoctorFinding("tables", True, f"note: {rights.left_out.says}", rights.left_out.fix)
     for note in find_remarks(project, choice.flows, sources, recorded):
-        yield Finding("tables", True, f"note: {note}")
+        yield DoctorFinding("tables", True, f"note: {note}")
 
 
-def _guard(about: str, look: Callable[[], Iterable[str | Lack]]) -> Iterator[Finding]:
+def _guard(about: str, look: Callable[[], Iterable[str | MissingPrivilege]]) -> Iterator[DoctorFinding]:
     try:
         for one in look():
             if isinstance(one, str):
-                yield Finding(about, True, one)
+                yield DoctorFinding(about, True, one)
             else:
-                yield Finding(about, one.later, f"note: {one.says}" if one.later else one.says, one.fix)
+                yield DoctorFinding(about, one.later, f"note: {one.says}" if one.later else one.says, one.fix)
     except TidegaugeError as error:
-        yield Finding(about, False, error.sentence, error.hint)
+        yield DoctorFinding(about, False, error.sentence, error.hint)
 
 
 def _check_java() -> Iterator[str]:
@@ -187,7 +189,7 @@ def _check_java() -> Iterator[str]:
     yield f"Java {java.version} from {java.origin}"
 
 
-def _check_jars(needs: set[Needs], project: Project, probe: bool) -> Iterator[str]:
+def _check_jars(needs: set[JarSet], project: Project, probe: bool) -> Iterator[str]:
     missing = [] if probe else [need for need in sorted(needs) if find_cached(need) is None]
     there = jars(needs - set(missing), project.spark.conf)
     yield f"{len(there)} jars in the cache"
@@ -206,7 +208,7 @@ def _check_kept(project: Project) -> Iterator[str]:
         yield f"keep_warm is switched off by {SWITCH}"
 
 
-def _ledger(project: Project, probe: bool) -> Iterator[str | Lack]:
+def _ledger(project: Project, probe: bool) -> Iterator[str | MissingPrivilege]:
     address = parse(project.ledger)
     try:
         opened = open_ledger(project.ledger, create=False)

@@ -24,7 +24,7 @@ from tidegauge.model.privileges import (
     INSERT,
     SELECT,
     UPDATE,
-    Lack,
+    MissingPrivilege,
 )
 from tidegauge.model.spec import Database, Engine, Lake, TableFlow, TableName
 from tidegauge.outputs.warehouse.access import find_lacks
@@ -37,7 +37,7 @@ from tidegauge.outputs.warehouse.staging import read_clock
 from tidegauge.storage.access import find_barrier
 from tidegauge.storage.probe import check_store
 from tidegauge.storage.s3_clock import ask_time
-from tidegauge.storage.settings import settings_of
+from tidegauge.storage.s3_settings import settings_of
 from tidegauge.storage.store import open_store
 
 _SKEW = 5.0
@@ -49,11 +49,11 @@ _NOT_TRIED = (
 )
 
 
-def check_lake(lake: Lake, *, probe: bool) -> Iterator[str | Lack]:
+def check_lake(lake: Lake, *, probe: bool) -> Iterator[str | MissingPrivilege]:
     yield from _check_store(lake, probe=probe, replacing=False)
 
 
-def check_warehouse(database: Database, flows: Sequence[TableFlow]) -> Iterator[str | Lack]:
+def check_warehouse(database: Database, flows: Sequence[TableFlow]) -> Iterator[str | MissingPrivilege]:
     """Check a warehouse; `flows` are those that write to it."""
     warehouse = open_warehouse(database)
     title = FACTS[database.engine].title
@@ -87,7 +87,9 @@ def check_warehouse(database: Database, flows: Sequence[TableFlow]) -> Iterator[
         yield "whether its role or keys may read the lake was not asked: COPY alone shows it"
 
 
-def check_ledger(ledger: Ledger | EmptyLedger, address: Address, *, probe: bool) -> Iterator[str | Lack]:
+def check_ledger(
+    ledger: Ledger | EmptyLedger, address: Address, *, probe: bool
+) -> Iterator[str | MissingPrivilege]:
     if address.lake is not None:
         yield from _check_store(address.lake, probe=probe, replacing=address.scheme == "json")
         return
@@ -95,7 +97,7 @@ def check_ledger(ledger: Ledger | EmptyLedger, address: Address, *, probe: bool)
     if address.path is not None:
         barrier = find_barrier(address.path, folder=False)
         if barrier is not None:
-            yield Lack(*barrier)
+            yield MissingPrivilege(*barrier)
             return
         yield "this user may write it"
         return
@@ -106,7 +108,7 @@ def check_ledger(ledger: Ledger | EmptyLedger, address: Address, *, probe: bool)
         yield "the login may write it" if not isinstance(ledger, EmptyLedger) else "the login may make it"
 
 
-def find_barred(address: Address) -> list[Lack]:
+def find_barred(address: Address) -> list[MissingPrivilege]:
     """Find what a login lacks for a server's ledger that it cannot open. Raises LedgerUnreachable."""
     if address.url is None:
         return []
@@ -114,7 +116,7 @@ def find_barred(address: Address) -> list[Lack]:
         return [one for one in _find_ledger_lacks(ledger, address) if not one.later]
 
 
-def _find_ledger_lacks(ledger: SqlReader, address: Address) -> Iterator[Lack]:
+def _find_ledger_lacks(ledger: SqlReader, address: Address) -> Iterator[MissingPrivilege]:
     new = isinstance(ledger, EmptyLedger)
     tables = () if new else tuple(TableNeed(TableName(None, name), _ROWS) for name in metadata.tables)
     if address.scheme == "mysql":
@@ -126,7 +128,7 @@ def _find_ledger_lacks(ledger: SqlReader, address: Address) -> Iterator[Lack]:
     yield from postgresql.find_lacks(ledger, SchemaNeeds(schema, frozenset({CREATE} if new else ()), tables))
 
 
-def _check_store(lake: Lake, *, probe: bool, replacing: bool) -> Iterator[str | Lack]:
+def _check_store(lake: Lake, *, probe: bool, replacing: bool) -> Iterator[str | MissingPrivilege]:
     store = open_store(lake)
     if lake.on_s3:
         any(True for _ in store.list(".tidegauge-probe"))
@@ -136,7 +138,7 @@ def _check_store(lake: Lake, *, probe: bool, replacing: bool) -> Iterator[str | 
     else:
         barrier = find_barrier(Path(lake.path), folder=True)
         if barrier is not None:
-            yield Lack(*barrier)
+            yield MissingPrivilege(*barrier)
             return
     if not probe:
         yield f"{lake.path}: {_NOT_TRIED}"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.flows.names import is_pattern, means, table_named
-from tidegauge.flows.select import Sources
-from tidegauge.model.privileges import Lack
+from tidegauge.flows.selection.select import SourceConnections
+from tidegauge.model.privileges import MissingPrivilege
 from tidegauge.model.spec import Database, Sync, TableFlow, TableName
 from tidegauge.operations.doctor_access import tell_clock
 from tidegauge.sources.access import find_read_access
@@ -15,7 +15,7 @@ from tidegauge.sources.access import find_read_access
 _MOST = 5
 
 
-def check_database(database: Database, sources: Sources) -> Iterator[str | Lack]:
+def check_database(database: Database, sources: SourceConnections) -> Iterator[str | MissingPrivilege]:
     """Check that the database answers, its clock, and whether other sessions' transactions are visible."""
     source = sources.of(database)
     yield f"{database.engine} answers; {len(source.tables())} tables visible"
@@ -32,8 +32,8 @@ def check_database(database: Database, sources: Sources) -> Iterator[str | Lack]
 class Rights:
     """What the login of one sync lacks to read its tables."""
 
-    lacks: Mapping[TableName, Lack] = field(default_factory=dict)
-    left_out: Lack | None = None
+    lacks: Mapping[TableName, MissingPrivilege] = field(default_factory=dict)
+    left_out: MissingPrivilege | None = None
     """A note about tables that a pattern matches but the login may not read."""
 
     def fix(self, table: TableName) -> str | None:
@@ -52,5 +52,7 @@ def find_rights(sync: Sync, flows: Sequence[TableFlow]) -> Rights:
     shown = ", ".join(str(table) for table in list(hidden)[:_MOST])
     more = f" and {len(hidden) - _MOST:,} more" if len(hidden) > _MOST else ""
     first = next(iter(hidden.values()))
-    left_out = Lack(f"patterns leave out what this login may not read: {shown}{more}", first.fix, later=True)
+    left_out = MissingPrivilege(
+        f"patterns leave out what this login may not read: {shown}{more}", first.fix, later=True
+    )
     return Rights(access.lacks, left_out)

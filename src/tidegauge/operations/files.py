@@ -8,18 +8,23 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from tidegauge.flows.lake_readers import FreeBatches, LakeReaders, find_lake_flows, find_readers
-from tidegauge.flows.missing_tables import find_recorded
-from tidegauge.flows.select import Sources, choose
+from tidegauge.flows.maintenance.lake_consumers import (
+    FreeBatches,
+    LakeConsumers,
+    find_lake_flows,
+    find_readers,
+)
+from tidegauge.flows.selection.missing_tables import find_recorded
+from tidegauge.flows.selection.select import SourceConnections, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import LakeTable, Project
 from tidegauge.outputs.lake import files
-from tidegauge.outputs.lake.compact import Compacted
+from tidegauge.outputs.lake.compact import CompactionGroup
 from tidegauge.outputs.lake.compact import compact as compact_files
-from tidegauge.outputs.lake.files import LEFTOVER, Leftover, TableFiles
+from tidegauge.outputs.lake.files import LEFTOVER, DeletableFile, TableFiles
 from tidegauge.outputs.lake.table import CommittedFile
 
 
@@ -54,7 +59,7 @@ def _file_to_json(one: CommittedFile) -> dict[str, Any]:
     }
 
 
-def listings(project: Project, selection: Sequence[str]) -> list[FlowFiles]:
+def list_files(project: Project, selection: Sequence[str]) -> list[FlowFiles]:
     with open_ledger(project.ledger, create=False) as ledger:
         found = find_lake_flows(_choose(ledger, project, selection))
     return [FlowFiles(flow.name, files.survey(place.lake, place.folder)) for flow, place in found]
@@ -74,7 +79,7 @@ class CleanedFiles:
     """The files of a flow's table that were deleted, or would be."""
 
     flow: str
-    files: tuple[Leftover, ...]
+    files: tuple[DeletableFile, ...]
     notes: tuple[str, ...] = ()
     """Why other files stay."""
 
@@ -93,7 +98,7 @@ def clean(
         for flow, place in find_lake_flows(_choose(ledger, project, selection)):
             free = FreeBatches({}, ())
             if request.loaded or request.earlier_epochs:
-                readers = LakeReaders(ledger, flow, place, find_readers(every, place))
+                readers = LakeConsumers(ledger, flow, place, find_readers(every, place))
                 free = readers.find_free(loaded=request.loaded, earlier=request.earlier_epochs)
             cleaned.append(_clean(project, flow.name, place, free, request.older_than, reason))
     return cleaned
@@ -134,7 +139,7 @@ class CompactedFiles:
     """The files of a flow's table that were rewritten, or would be."""
 
     flow: str
-    groups: tuple[Compacted, ...]
+    groups: tuple[CompactionGroup, ...]
     notes: tuple[str, ...] = ()
     """Why other files stay."""
 
@@ -166,7 +171,7 @@ def compact(
     with open_ledger(project.ledger, create=False) as ledger:
         every = _choose(ledger, project, ())
         found = find_lake_flows(_choose(ledger, project, selection))
-        passed = [LakeReaders(ledger, *one, find_readers(every, one[1])).find_passed() for one in found]
+        passed = [LakeConsumers(ledger, *one, find_readers(every, one[1])).find_passed() for one in found]
     for (flow, place), (batches, notes) in zip(found, passed, strict=True):
         carry_out = partial(
             compact_files,
@@ -189,7 +194,7 @@ def compact(
 
 
 def _choose(ledger: LedgerReader, project: Project, selection: Sequence[str]) -> Sequence[AnyFlow]:
-    with Sources() as sources:
+    with SourceConnections() as sources:
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, recorded=recorded)
     for _, error in choice.faults:

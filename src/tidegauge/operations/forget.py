@@ -9,10 +9,10 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
 from tidegauge.flows.load import has_caught_up
-from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.names import is_pattern, means, table_named
-from tidegauge.flows.override import name_holder, name_plan
-from tidegauge.flows.select import Selection, Sources, choose
+from tidegauge.flows.override.preview import name_holder, name_plan
+from tidegauge.flows.selection.missing_tables import find_recorded
+from tidegauge.flows.selection.select import Selection, SourceConnections, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.by_flow import gather_by_flow
@@ -49,12 +49,12 @@ class ForgetPreview:
         }
 
 
-def preview(project: Project, selection: Sequence[str]) -> list[ForgetPreview]:
+def preview_forget(project: Project, selection: Sequence[str]) -> list[ForgetPreview]:
     """Show what would be forgotten, by flow. Changes nothing.
 
     Raises ConfigError for a flow that the file names and whose table exists: the next run would add it again.
     """
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+    with open_ledger(project.ledger, create=False) as ledger, SourceConnections() as sources:
         marks = gather_by_flow(ledger.watermarks(project.pipeline))
         statuses = [
             one for one in ledger.status(project.pipeline) if not is_hidden(one, marks.get(one.flow, ()))
@@ -80,7 +80,7 @@ def preview(project: Project, selection: Sequence[str]) -> list[ForgetPreview]:
     ]
 
 
-def carry_out(project: Project, partings: Sequence[ForgetPreview], *, reason: str) -> None:
+def run_forget(project: Project, partings: Sequence[ForgetPreview], *, reason: str) -> None:
     """Forget the previewed flows, each in one transaction of the ledger."""
     with open_ledger(project.ledger, create=True) as ledger:
         for one in partings:
@@ -95,7 +95,7 @@ def _find_alive(choice: Selection) -> set[str]:
     }
 
 
-def _reach(project: Project, names: Sequence[str], sources: Sources) -> None:
+def _reach(project: Project, names: Sequence[str], sources: SourceConnections) -> None:
     """Connect to the databases, because only they know whether a table is gone. Raises SourceUnreachable."""
     for sync in project.syncs:
         for name in names:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.graph import GraphNode, make_graph
-from tidegauge.flows.known_sources import RememberedSources, sources_for
-from tidegauge.flows.missing_tables import find_recorded, find_remembered
-from tidegauge.flows.select import Selection, choose
+from tidegauge.flows.selection.graph import GraphNode, make_graph
+from tidegauge.flows.selection.known_sources import LedgerSources, sources_for
+from tidegauge.flows.selection.missing_tables import find_recorded, find_remembered
+from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, Stage
@@ -34,5 +34,5 @@ def remember_flows(project: Project, statuses: Sequence[FlowStatus]) -> Selectio
     they are down, but does not include a table that no run has seen yet."""
     written = {flow.name for flow in in_flows(project)} | {flow.name for flow in project.optimizes}
     names = [name for name in find_remembered(statuses) if name not in written]
-    with RememberedSources(project, names) as sources:
+    with LedgerSources(project, names) as sources:
         return choose(project, (), sources, views=True)

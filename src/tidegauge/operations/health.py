@@ -11,12 +11,12 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, OutputDisagrees, OutputNotEmpty, SourceUnreachable, TidegaugeError
 from tidegauge.flows.agreement import check_agreement, check_still_there
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import FlowResources
-from tidegauge.flows.known_sources import KnownSources
-from tidegauge.flows.missing_tables import find_remembered, refuse_forgotten
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Selection, choose
+from tidegauge.flows.selection.known_sources import KnownSources
+from tidegauge.flows.selection.missing_tables import find_remembered, refuse_forgotten
+from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import AnyFlow
@@ -27,10 +27,10 @@ from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.state import State, tell_state
 from tidegauge.operations.health_checks import check_flow, check_tracker, check_watermark_moved
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
-from tidegauge.operations.retention import Notice, current_session, has_session, notices
+from tidegauge.operations.retention import RetentionNotice, current_session, find_notices, has_session
 from tidegauge.operations.stats import seconds_of
 from tidegauge.operations.status import is_held, is_wanted, iso, limits_named
-from tidegauge.operations.tracked import check_pipeline
+from tidegauge.operations.tracker_pipelines import check_pipeline
 
 _PARALLEL = 8
 _ENDED_WELL = ("finished", "skipped")
@@ -94,7 +94,7 @@ class Health:
         }
 
 
-def examine(
+def check_health(
     project: Project, selection: Sequence[str], *, look_at_sources: bool = True
 ) -> tuple[datetime, list[Health]]:
     """Return the time by the store's clock, and the health of every selected flow. Changes nothing, and
@@ -111,8 +111,8 @@ def examine(
         with KnownSources(project, find_remembered(known.statuses.values())) as sources:
             recorded = {flow: marks[0].source_id for flow, marks in known.marks.items()}
             choice = choose(project, words, sources, recorded=recorded)
-            retained = notices(project, ledger, choice.delta_flows)
-            resources = FlowResources(sources, Places(current_session), known.marks)
+            retained = find_notices(project, ledger, choice.delta_flows)
+            resources = FlowResources(sources, DeltaTableLocator(current_session), known.marks)
             looks = _Looks(project, known, choice, retained, resources, look_at_sources)
             return known.now, [*_report_faults(choice), *looks.look(), *trackers]
 
@@ -124,7 +124,7 @@ class _Looks:
     project: Project
     known: PipelineFacts
     choice: Selection
-    retained: Mapping[str, Sequence[Notice]]
+    retained: Mapping[str, Sequence[RetentionNotice]]
     resources: FlowResources
     look_at_sources: bool
 
@@ -237,7 +237,7 @@ def limits_of(project: Project, flow: AnyFlow) -> HealthLimits:
 
 
 def _one(
-    flow: str, known: PipelineFacts, retained: Sequence[Notice], problems: Sequence[HealthFinding]
+    flow: str, known: PipelineFacts, retained: Sequence[RetentionNotice], problems: Sequence[HealthFinding]
 ) -> Health:
     """Return a flow's health by the ledger; `problems` are those found elsewhere already."""
     status, events = known.statuses.get(flow), known.events.get(flow, [])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidegauge.flows.maintenance import MaintainedTable, MaintenanceResult, open_log
-from tidegauge.flows.quarantine import FlowQuarantine
-from tidegauge.flows.quarantine_shown import SetAside
+from tidegauge.flows.maintenance.base import MaintainedTable, MaintenanceResult, open_log
+from tidegauge.flows.quarantine.delta_flow import FlowQuarantine
+from tidegauge.flows.quarantine.summary import QuarantineSummary
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel
 from tidegauge.model.spec import Project
 from tidegauge.model.types import quote
-from tidegauge.operations.delta_tables import DeltaMaintenance
+from tidegauge.operations.delta_tables import SelectedMaintenance
 from tidegauge.spark.errors import translate_spark_error
 
 
@@ -19,7 +19,7 @@ def check_tables(
     project: Project, selection: Sequence[str], *, debug: bool = False
 ) -> dict[str, list[HealthFinding]]:
     """Return findings by flow, with one pass over each table. Changes nothing. Omits missing tables."""
-    maintenance = DeltaMaintenance(project, selection, debug=debug)
+    maintenance = SelectedMaintenance(project, selection, debug=debug)
     found: dict[str, list[HealthFinding]] = {}
 
     def one(target: MaintainedTable) -> MaintenanceResult:
@@ -78,7 +78,7 @@ def judge(counts: Mapping[str, int]) -> Iterator[HealthFinding]:
         )
 
 
-def judge_aside(aside: SetAside) -> Iterator[HealthFinding]:
+def judge_aside(aside: QuarantineSummary) -> Iterator[HealthFinding]:
     """Warn about quarantined rows, which a person has to handle."""
     if aside.rows:
         reasons = ", ".join(f"{name} {count:,}" for name, count in aside.reasons.items())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice, takewhile
 
-from tidegauge.flows.scheduled import find_scheduled
+from tidegauge.flows.selection.scheduled import find_scheduled
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.alert import AlertKind
@@ -16,7 +16,7 @@ from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.spec import Project
 from tidegauge.model.suspension import ALL
-from tidegauge.model.ticks import SILENCE, ScheduleTicks, TickBook
+from tidegauge.model.ticks import SILENCE, SchedulerRecords, ScheduleTicks
 
 _MOST = 1000
 """Most missed times that are counted; beyond that the message says "more than"."""
@@ -39,7 +39,7 @@ def examine_schedules(project: Project, ledger: LedgerReader) -> dict[str, Healt
 
 
 def _check_schedules(
-    project: Project, book: TickBook, now: datetime, *, suspended: bool
+    project: Project, book: SchedulerRecords, now: datetime, *, suspended: bool
 ) -> dict[str, HealthFinding]:
     found: dict[str, HealthFinding] = {}
     for part in [] if suspended else find_scheduled(project):

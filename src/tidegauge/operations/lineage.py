@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.lineage import describe_lineage
 from tidegauge.model.lineage import FlowLineage
 from tidegauge.model.spec import Project
@@ -20,7 +20,7 @@ def open_lineage(project: Project) -> LineageListener | None:
         return None
 
     def describe(flow: GraphFlow, layout: Layout | None) -> FlowLineage | None:
-        # `Places` is new each time, because a table may have been created since. Names need Spark's session.
-        return describe_lineage(flow, layout, Places(current_session))
+        # `DeltaTableLocator` is new each time, because a table may have been created since. Names need Spark's session.
+        return describe_lineage(flow, layout, DeltaTableLocator(current_session))
 
     return LineageListener(describe, make_sender(settings, project.pipeline))

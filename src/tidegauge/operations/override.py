@@ -13,10 +13,8 @@ from typing import Any, assert_never
 
 from tidegauge.errors import ConfigError, OutputDisagrees, TidegaugeError
 from tidegauge.flows.flow import resources_for
-from tidegauge.flows.known_sources import KnownSources
-from tidegauge.flows.missing_tables import RecordedFlows
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.override import (
+from tidegauge.flows.override.preview import (
     CopyOf,
     Import,
     OverridePreview,
@@ -26,13 +24,15 @@ from tidegauge.flows.override import (
     SetTo,
     UndoLast,
 )
-from tidegauge.flows.select import Selection, Sources, choose
+from tidegauge.flows.selection.known_sources import KnownSources
+from tidegauge.flows.selection.missing_tables import RecordedFlows
+from tidegauge.flows.selection.select import Selection, SourceConnections, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.override_rules import moved_error
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
-from tidegauge.model.override import FlowPosition
+from tidegauge.model.override import FlowRevision
 from tidegauge.model.position import to_json
 from tidegauge.model.protocols.ledger import LedgerReader, LedgerWriter
 from tidegauge.model.protocols.output import Output
@@ -54,7 +54,7 @@ class OverrideResult:
         return {**self.move.to_json(), "epoch": self.epoch, "error": error}
 
 
-def preview(
+def preview_override(
     project: Project, selection: Sequence[str], request: OverrideRequest, *, stage: Stage | None = None
 ) -> list[OverridePreview]:
     """Show what would happen, by flow. Changes nothing.
@@ -136,7 +136,7 @@ def _find_undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus])
 def _choose(
     project: Project,
     selection: Sequence[str],
-    sources: Sources,
+    sources: SourceConnections,
     recorded: RecordedFlows,
     stage: Stage | None = None,
 ) -> Selection:
@@ -175,7 +175,7 @@ def check_previewed(moves: Sequence[OverridePreview], previewed: str | None) -> 
         raise moved_error(", ".join(move.name for move in moves[:3]) or "the flow")
 
 
-def carry_out(
+def run_override(
     project: Project,
     moves: Sequence[OverridePreview],
     *,
@@ -188,7 +188,7 @@ def carry_out(
     `unmoved`: a flow that has moved since the preview is not changed, and gets an error.
     """
     done: list[OverrideResult] = []
-    with open_ledger(project.ledger, create=True) as ledger, Sources() as sources:
+    with open_ledger(project.ledger, create=True) as ledger, SourceConnections() as sources:
         resources = resources_for(project, [move.flow for move in moves], sources)
         for move in moves:
             try:
@@ -207,7 +207,7 @@ def _one(
     move: OverridePreview,
     reason: str,
     tell: Listener,
-    expected: FlowPosition | None,
+    expected: FlowRevision | None,
 ) -> int:
     flow = move.flow
     output.prepare()

@@ -10,13 +10,13 @@ from typing import Any
 from tidegauge.errors import TableMissing, TidegaugeError, UnknownColumn, WrongState, share_types
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import FlowResources, resources_for
-from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.maintenance import output_of
-from tidegauge.flows.missing_tables import find_recorded, refuse_forgotten
+from tidegauge.flows.maintenance.base import output_of
+from tidegauge.flows.maintenance.optimize import look_at
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.optimize import look_at
-from tidegauge.flows.remarks import find_remarks
-from tidegauge.flows.select import choose
+from tidegauge.flows.selection.known_sources import sources_for
+from tidegauge.flows.selection.missing_tables import find_recorded, refuse_forgotten
+from tidegauge.flows.selection.remarks import find_remarks
+from tidegauge.flows.selection.select import choose
 from tidegauge.flows.view import View
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
@@ -35,7 +35,7 @@ from tidegauge.spark.local_tasks import has_local_tasks
 
 
 @dataclass(frozen=True)
-class Preview:
+class FlowPreview:
     flow: str
     state: State
     """PLANNED: there is work. SKIPPED: nothing new. Otherwise the state of the unfinished plan."""
@@ -124,7 +124,7 @@ def preview(
     stage: Stage | None = None,
     limit: int | None = None,
     remark: Callable[[str], object] | None = None,
-) -> list[Preview]:
+) -> list[FlowPreview]:
     """Preview each selected flow; for a flow with an unfinished plan, what is left of the plan.
 
     `remark` is called with notes on parts of the file that have no effect, unless there is a selection.
@@ -141,7 +141,7 @@ def preview(
         found = ledger.watermarks(project.pipeline)
         every: list[GraphFlow] = [*choice.all_flows, *choice.without_data]
         resources = resources_for(project, every, sources, found)
-        shown = [Preview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
+        shown = [FlowPreview(name, State.FAILED, "—", error=error) for name, error in choice.faults]
         local = has_local_tasks(project.spark)
         for flow in choice.all_flows:
             status, gone = statuses.get(flow.name), choice.missing.get(flow.name)
@@ -163,7 +163,7 @@ def _preview_one(
     *,
     held: bool,
     local: bool,
-) -> Preview:
+) -> FlowPreview:
     """`held`: whether a runner is at work on the flow, so that its output may be ahead of the ledger."""
     where = flow.target
     if status is not None and status.override is not None:
@@ -173,13 +173,13 @@ def _preview_one(
             hint="`tidegauge run` ends it and goes on",
             retryable=True,
         )
-        return Preview(flow.name, status.state, where, error=begun)
+        return FlowPreview(flow.name, status.state, where, error=begun)
     if gone is not None:
-        return Preview(flow.name, State.FAILED, where, error=gone)
+        return FlowPreview(flow.name, State.FAILED, where, error=gone)
     if status is not None and status.undo is not None and status.undo.forgot:
         back = refuse_forgotten(flow.name, status.undo)
-        return Preview(flow.name, State.FAILED, where, error=back)
-    shown = Preview(flow.name, State.FAILED, where)
+        return FlowPreview(flow.name, State.FAILED, where, error=back)
+    shown = FlowPreview(flow.name, State.FAILED, where)
     try:
         opened = open_flow(flow, resources)
         shown = replace(shown, fingerprint=opened.fingerprint)
@@ -196,9 +196,9 @@ def _preview_one(
     return replace(shown, state=state, draft=work.draft, remarks=remarks, moved_by=moved_by)
 
 
-def _preview_view(spec: ViewFlow, resources: FlowResources) -> Preview:
+def _preview_view(spec: ViewFlow, resources: FlowResources) -> FlowPreview:
     view = View(spec, resources.delta_tables)
-    shown = Preview(
+    shown = FlowPreview(
         spec.name,
         State.FAILED,
         spec.target,
@@ -214,9 +214,9 @@ def _preview_view(spec: ViewFlow, resources: FlowResources) -> Preview:
     return replace(shown, state=State.PLANNED if why else State.SKIPPED, remarks=(*made, *remarks))
 
 
-def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> Preview:
+def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> FlowPreview:
     """Preview which tables would be compacted, and why others would not, from the tables' logs."""
-    shown = Preview(spec.name, State.FAILED, "—", upstreams=spec.upstreams)
+    shown = FlowPreview(spec.name, State.FAILED, "—", upstreams=spec.upstreams)
     said: list[str] = []
     left_alone: dict[str, list[str]] = {}
     for flow in spec.looks_after:
@@ -235,7 +235,7 @@ def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> Preview:
     return replace(shown, state=State.PLANNED if pays else State.SKIPPED, remarks=tuple(said))
 
 
-def _add_upstreams(shown: Sequence[Preview], flows: Sequence[GraphFlow]) -> list[Preview]:
+def _add_upstreams(shown: Sequence[FlowPreview], flows: Sequence[GraphFlow]) -> list[FlowPreview]:
     """Complete each preview with what its upstream flows in `shown` will bring before it runs."""
     found = {one.flow: one for one in shown}
     above = {flow.name: [name for name in flow.upstreams if name in found] for flow in flows}
@@ -244,7 +244,7 @@ def _add_upstreams(shown: Sequence[Preview], flows: Sequence[GraphFlow]) -> list
     return [found[one.flow] for one in shown]
 
 
-def _add_upstream(one: Preview, uppers: Sequence[Preview]) -> Preview:
+def _add_upstream(one: FlowPreview, uppers: Sequence[FlowPreview]) -> FlowPreview:
     if one.error is not None and not isinstance(one.error, TableMissing | UnknownColumn):
         return one
     bad = next((upper for upper in uppers if upper.error is not None or upper.held_back), None)

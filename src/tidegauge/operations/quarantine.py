@@ -9,9 +9,9 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.flows.flow import resources_for
-from tidegauge.flows.quarantine_shown import SetAside
-from tidegauge.flows.quarantines import RowsAside, quarantines
-from tidegauge.flows.select import Sources, choose
+from tidegauge.flows.quarantine.open import ReplayableQuarantine, open_quarantines
+from tidegauge.flows.quarantine.summary import QuarantineSummary
+from tidegauge.flows.selection.select import SourceConnections, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.by_flow import gather_by_flow
@@ -27,7 +27,7 @@ from tidegauge.run.run import run
 class QuarantineResult:
     """What was done with a flow's quarantined rows."""
 
-    before: SetAside
+    before: QuarantineSummary
     left: int
     error: TidegaugeError | None = None
 
@@ -36,12 +36,12 @@ class QuarantineResult:
         return {**self.before.to_json(), "left": self.left, "error": error}
 
 
-def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RowsAside]:
+def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[ReplayableQuarantine]:
     """Find the selected flows that can quarantine rows. Raises ConfigError if there are none."""
-    with Sources() as sources:
+    with SourceConnections() as sources:
         flows = choose(project, selection, sources).all_flows
         places = resources_for(project, flows, sources, debug=debug).delta_tables
-    found = quarantines(flows, places, named=bool(selection))
+    found = open_quarantines(flows, places, named=bool(selection))
     if not found:
         raise ConfigError(
             "no flow is selected that sets rows aside",
@@ -50,12 +50,14 @@ def find(project: Project, selection: Sequence[str], *, debug: bool = False) -> 
     return found
 
 
-def show(found: Sequence[RowsAside], *, examples: int = 0) -> list[SetAside]:
+def show(found: Sequence[ReplayableQuarantine], *, examples: int = 0) -> list[QuarantineSummary]:
     """Return what is quarantined, without flows that have no such rows."""
     return [shown for one in found if (shown := one.show(examples)).rows]
 
 
-def discard(project: Project, found: Sequence[RowsAside], *, reason: str) -> list[QuarantineResult]:
+def discard(
+    project: Project, found: Sequence[ReplayableQuarantine], *, reason: str
+) -> list[QuarantineResult]:
     """Delete the rows, and record the reason in the history."""
     done: list[QuarantineResult] = []
     for one in found:
@@ -73,7 +75,7 @@ def discard(project: Project, found: Sequence[RowsAside], *, reason: str) -> lis
 
 def replay(
     project: Project,
-    found: Sequence[RowsAside],
+    found: Sequence[ReplayableQuarantine],
     *,
     reason: str,
     tell: Listener,
@@ -95,7 +97,9 @@ def replay(
     return done
 
 
-def _replay(project: Project, one: RowsAside, reason: str, tell: Listener, stop: threading.Event) -> None:
+def _replay(
+    project: Project, one: ReplayableQuarantine, reason: str, tell: Listener, stop: threading.Event
+) -> None:
     name = one.flow.name
     with open_ledger(project.ledger, create=False) as ledger:
         marks = gather_by_flow(ledger.watermarks(project.pipeline, [name])).get(name, [])
@@ -103,10 +107,10 @@ def _replay(project: Project, one: RowsAside, reason: str, tell: Listener, stop:
     if request is None:
         one.append(reason)
         return
-    moves = override.preview(project, [name], request)
+    moves = override.preview_override(project, [name], request)
     if not moves:
         raise WrongState(f"{name} stands before the rows already", hint="run it, then replay once more")
-    [result] = override.carry_out(project, moves, reason=f"replay of the quarantine: {reason}", tell=tell)
+    [result] = override.run_override(project, moves, reason=f"replay of the quarantine: {reason}", tell=tell)
     if result.error is not None:
         raise result.error
     report = run(project, RunOptions((name,)), tell=tell, stop=stop)
@@ -118,6 +122,6 @@ def _replay(project: Project, one: RowsAside, reason: str, tell: Listener, stop:
     one.discard(reason, before_epoch=result.epoch)
 
 
-def _note(project: Project, one: RowsAside, event: str, reason: str) -> None:
+def _note(project: Project, one: ReplayableQuarantine, event: str, reason: str) -> None:
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.note(project.pipeline, one.flow.name, event, owner=this_process(), reason=reason)

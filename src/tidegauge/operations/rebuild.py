@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegauge.errors import TidegaugeError, WrongState
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import FlowResources
-from tidegauge.flows.known_sources import KnownSources
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Selection, Sources, choose, needs_of
+from tidegauge.flows.selection.known_sources import KnownSources
+from tidegauge.flows.selection.select import Selection, SourceConnections, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.ledger.rebuild_rules import active_plan_error, ledger_ahead_error
@@ -79,7 +79,9 @@ class RebuildPreview:
         }
 
 
-def preview(project: Project, selection: Sequence[str], *, debug: bool = False) -> list[RebuildPreview]:
+def preview_rebuild(
+    project: Project, selection: Sequence[str], *, debug: bool = False
+) -> list[RebuildPreview]:
     """Show where every output stands, and whether the ledger can be set to it. Changes nothing.
 
     An error of one flow is in its result, and does not stop the others.
@@ -90,8 +92,10 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
     with KnownSources(project, tuple(statuses)) as sources:
         recorded = {flow: mine[0].source_id for flow, mine in marks.items()}
         choice = choose(project, selection, sources, recorded=recorded)
-    delta_tables = Places(lambda: open_session(project.spark, needs_of(choice.all_flows), debug=debug))
-    resources = FlowResources(Sources(), delta_tables)
+    delta_tables = DeltaTableLocator(
+        lambda: open_session(project.spark, needs_of(choice.all_flows), debug=debug)
+    )
+    resources = FlowResources(SourceConnections(), delta_tables)
 
     def preview_one(flow: AnyFlow) -> RebuildPreview:
         mine = marks.get(flow.name, [])
@@ -113,7 +117,7 @@ def preview(project: Project, selection: Sequence[str], *, debug: bool = False) 
     return [*_report_faults(choice), *_run_parallel(choice.all_flows, preview_one)]
 
 
-def carry_out(project: Project, found: Sequence[RebuildPreview], *, reason: str) -> list[RebuildPreview]:
+def run_rebuild(project: Project, found: Sequence[RebuildPreview], *, reason: str) -> list[RebuildPreview]:
     """Write the previewed watermarks. An error of one flow is in its result, and does not stop the others."""
     done: list[RebuildPreview] = []
     with open_ledger(project.ledger, create=True) as ledger:

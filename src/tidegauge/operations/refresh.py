@@ -11,15 +11,15 @@ from dataclasses import replace
 from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.flows.flow import resources_for
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.override import OverridePreview, Refresh
-from tidegauge.flows.select import Sources
+from tidegauge.flows.override.preview import OverridePreview, Refresh
+from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.suspension import ALL
 from tidegauge.observe.events import Listener
 from tidegauge.operations import override
-from tidegauge.operations.override import OverrideResult, carry_out
+from tidegauge.operations.override import OverrideResult, run_override
 from tidegauge.run.suspended import find_suspension
 
 
@@ -27,7 +27,7 @@ def preview(
     project: Project, selection: Sequence[str], *, stage: Stage | None = None
 ) -> list[OverridePreview]:
     """Show what would be read again and emptied, for both stages of a table unless `stage` names one."""
-    return _add_notes(project, override.preview(project, selection, Refresh(), stage=stage))
+    return _add_notes(project, override.preview_override(project, selection, Refresh(), stage=stage))
 
 
 def refresh(
@@ -56,7 +56,7 @@ def refresh(
             )
             done.append(OverrideResult(move, None, error))
             continue
-        [one] = carry_out(project, [move], reason=reason, tell=tell)
+        [one] = run_override(project, [move], reason=reason, tell=tell)
         done.append(one)
         if one.error is not None:
             failed.add(move.name)
@@ -82,7 +82,7 @@ def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict
     """
     anew = {move.name for move in moves}
     found: dict[str, TidegaugeError] = {}
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+    with open_ledger(project.ledger, create=False) as ledger, SourceConnections() as sources:
         marks = ledger.watermarks(project.pipeline)
         statuses = ledger.status(project.pipeline, [*anew, ALL])
         resources = resources_for(project, [move.flow for move in moves], sources, marks)

@@ -10,11 +10,11 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, WrongState
 from tidegauge.flows.flow import resources_for
-from tidegauge.flows.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.repair import Unlike, find_unlike, plan_repair
-from tidegauge.flows.select import Sources, choose
-from tidegauge.flows.table import TableFlowBase
+from tidegauge.flows.selection.missing_tables import RecordedFlows, find_recorded
+from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.table.base import TableFlowBase
+from tidegauge.flows.table.repair import RepairComparison, compare_for_repair, plan_repair
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -28,11 +28,11 @@ from tidegauge.run.run import open_runner
 
 
 @dataclass(frozen=True)
-class Repair:
+class RepairPreview:
     """What a repair would move and delete for one table."""
 
     flow: TableFlow
-    unlike: Unlike
+    unlike: RepairComparison
     deletes: bool
     unfinished: str | None = None
     """Description of the plan that has to end first, if there is one."""
@@ -90,11 +90,11 @@ class Repair:
         }
 
 
-def preview(
+def preview_repair(
     project: Project, selection: Sequence[str], *, deletes: bool, tell: Listener | None = None
-) -> list[Repair]:
+) -> list[RepairPreview]:
     """Show what would be moved, by table. Changes nothing."""
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources:
+    with open_ledger(project.ledger, create=False) as ledger, SourceConnections() as sources:
         flows = _choose(project, selection, sources, find_recorded(ledger, project.pipeline))
         statuses = {status.flow: status for status in ledger.status(project.pipeline)}
         resources = resources_for(project, flows, sources, ledger.watermarks(project.pipeline))
@@ -105,13 +105,13 @@ def preview(
             flow = open_flow(spec, resources)
             assert isinstance(flow, TableFlowBase)
             unfinished = _find_unfinished(spec, statuses.get(spec.name))
-            found.append(Repair(spec, find_unlike(flow), deletes, unfinished))
+            found.append(RepairPreview(spec, compare_for_repair(flow), deletes, unfinished))
         return found
 
 
 def run_repair(
     project: Project,
-    found: Sequence[Repair],
+    found: Sequence[RepairPreview],
     *,
     reason: str,
     tell: Listener,
@@ -173,7 +173,7 @@ def _judge(ledger: LedgerReader, flow: TableFlow, before: tuple[int, int], repor
 
 
 def _choose(
-    project: Project, selection: Sequence[str], sources: Sources, recorded: RecordedFlows
+    project: Project, selection: Sequence[str], sources: SourceConnections, recorded: RecordedFlows
 ) -> list[TableFlow]:
     """Choose the last flow of each table: the one whose output people read."""
     choice = choose(project, selection, sources, recorded=recorded)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.history import histories
 from tidegauge.errors import TableReplaced, TidegaugeError, VersionsMissing
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, OnMissing
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.retention import kept_for, unread
 from tidegauge.model.spec import Project
-from tidegauge.model.versions import History
+from tidegauge.model.versions import DeltaHistory
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan.versions import find_unread_pieces, read_up_to, reads_whole
 from tidegauge.spark.pyspark_private import is_running
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Notice:
+class RetentionNotice:
     text: str
     over: bool = False
     """Whether the next plan fails for unread versions that are gone, or may do so any time."""
 
 
 @dataclass(frozen=True)
-class Margin:
+class RetentionMargin:
     """How long one input of a flow can wait before versions that it has not read may be removed."""
 
     flow: str
@@ -47,7 +47,7 @@ class Margin:
     """How long the table keeps a version."""
     remark: str = ""
     """Why `left` is not known."""
-    notice: Notice | None = None
+    notice: RetentionNotice | None = None
 
     @property
     def days(self) -> float | None:
@@ -56,14 +56,14 @@ class Margin:
 
 def warnings(project: Project, ledger: LedgerReader) -> dict[str, list[str]]:
     """Return warnings by flow; a flow in no danger has no entry."""
-    return {flow: [one.text for one in found] for flow, found in notices(project, ledger).items()}
+    return {flow: [one.text for one in found] for flow, found in find_notices(project, ledger).items()}
 
 
-def notices(
+def find_notices(
     project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
-) -> dict[str, list[Notice]]:
+) -> dict[str, list[RetentionNotice]]:
     """Return notices by flow, which also say whether it is too late; a flow in no danger has no entry."""
-    found: dict[str, list[Notice]] = {}
+    found: dict[str, list[RetentionNotice]] = {}
     for one in find_margins(project, ledger, delta_flows):
         if one.notice is not None:
             found.setdefault(one.flow, []).append(one.notice)
@@ -72,7 +72,7 @@ def notices(
 
 def find_margins(
     project: Project, ledger: LedgerReader, delta_flows: Sequence[DeltaFlow] | None = None
-) -> list[Margin]:
+) -> list[RetentionMargin]:
     """Return the margin of every input that is read by versions. Reads all logs in parallel, without Spark.
 
     A table known only by name is looked up only if a Spark session exists already. A log that cannot be read
@@ -80,13 +80,13 @@ def find_margins(
     """
     wanted = project.delta_flows if delta_flows is None else delta_flows
     marks = {(mark.flow, mark.input): mark for mark in ledger.watermarks(project.pipeline)}
-    places = Places(current_session)
-    asked: dict[str, tuple[Margin, DeltaFlow, DeltaInput]] = {}
+    places = DeltaTableLocator(current_session)
+    asked: dict[str, tuple[RetentionMargin, DeltaFlow, DeltaInput]] = {}
     locations: dict[str, str] = {}
-    found: list[Margin] = []
+    found: list[RetentionMargin] = []
     for flow, part in [(one, part) for one in wanted for part in one.moving]:
         after = read_up_to(marks.get((flow.name, part.name)))
-        margin = Margin(flow.name, part.name, str(part.table), after)
+        margin = RetentionMargin(flow.name, part.name, str(part.table), after)
         if after is None:
             found.append(replace(margin, remark="no version was read yet"))
             continue
@@ -129,13 +129,18 @@ def current_session() -> SparkSession:
     return SparkSession.builder.getOrCreate()
 
 
-def _note(margin: Margin, text: str, *, over: bool = False) -> Margin:
-    return replace(margin, remark=text, notice=Notice(f"{margin.input}: {text}", over))
+def _note(margin: RetentionMargin, text: str, *, over: bool = False) -> RetentionMargin:
+    return replace(margin, remark=text, notice=RetentionNotice(f"{margin.input}: {text}", over))
 
 
 def _measure(
-    margin: Margin, flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark, now: datetime
-) -> Margin:
+    margin: RetentionMargin,
+    flow: DeltaFlow,
+    part: DeltaInput,
+    history: DeltaHistory,
+    mark: Watermark,
+    now: datetime,
+) -> RetentionMargin:
     """Say what the next plan will do about the unread versions, or how much time is left for them."""
     assert margin.read is not None
     try:
@@ -153,5 +158,5 @@ def _measure(
     # Where the whole table may be read again, nothing fails when the versions are gone.
     over = left.is_over and part.on_missing is not OnMissing.REBASELINE
     warns = left.note is not None and not reads_whole(flow, part)
-    notice = Notice(f"{margin.input}: {margin.table}: {left.note}", over=over) if warns else None
+    notice = RetentionNotice(f"{margin.input}: {margin.table}: {left.note}", over=over) if warns else None
     return replace(margin, unread=left.version, left=left.left, kept=left.kept, notice=notice)

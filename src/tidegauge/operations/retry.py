@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from tidegauge.flows.missing_tables import find_recorded
-from tidegauge.flows.select import choose
+from tidegauge.flows.selection.missing_tables import find_recorded
+from tidegauge.flows.selection.select import choose
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State

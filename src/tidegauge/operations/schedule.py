@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tidegauge.errors import ConfigError, LedgerUnreachable
-from tidegauge.flows.scheduled import ScheduledPart, digest, find_scheduled, needs_of_project
+from tidegauge.flows.selection.scheduled import ScheduledPart, digest, find_scheduled, needs_of_project
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Owner

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tidegauge.flows.scheduled import find_scheduled
+from tidegauge.flows.selection.scheduled import find_scheduled
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.schedule import FlowSchedule

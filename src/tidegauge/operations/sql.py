@@ -12,12 +12,12 @@ from tidegauge.model.spec import Project
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
 
-def ask_ledger(project: Project, statement: str) -> Answer:
+def ask_ledger(project: Project, statement: str) -> QueryResult:
     """Run a query over the ledger's tables and views. Raises ConfigError if it is no query, or fails."""
     import duckdb
 
@@ -25,19 +25,19 @@ def ask_ledger(project: Project, statement: str) -> Answer:
     with open_ledger(project.ledger, create=False) as ledger, open_views(ledger, names) as connection:
         try:
             found = connection.execute(statement)
-            return Answer(tuple(part[0] for part in found.description or ()), tuple(found.fetchall()))
+            return QueryResult(tuple(part[0] for part in found.description or ()), tuple(found.fetchall()))
         except duckdb.Error as error:
             said = str(error).strip().splitlines()[0]
             raise ConfigError(f"the ledger cannot be asked this: {said}", hint=_offer()) from error
 
 
-def list_columns(project: Project) -> Answer:
+def list_columns(project: Project) -> QueryResult:
     """List every table and view that can be queried, with its columns."""
     described = "SELECT table_name, string_agg(column_name, ', ' ORDER BY ordinal_position)" + (
         " FROM information_schema.columns GROUP BY table_name ORDER BY table_name"
     )
     with open_ledger(project.ledger, create=False) as ledger, open_views(ledger, ()) as connection:
-        return Answer(("table", "columns"), tuple(connection.execute(described).fetchall()))
+        return QueryResult(("table", "columns"), tuple(connection.execute(described).fetchall()))
 
 
 def _find_tables(statement: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tidegauge.flows.names import flows_of, means, stage_flow, stage_of, table_named, table_of
-from tidegauge.flows.select_words import select_flows
+from tidegauge.flows.selection.select_words import select_flows
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import is_gone
 from tidegauge.model.health import HealthLimits
@@ -125,7 +125,7 @@ def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[Flow
     """Return the store's time, and the flows of another pipeline of the ledger. Raises ConfigError if there
     is no such pipeline."""
     # Imported here because it imports the whole tracker, which is not needed for the project's own pipeline.
-    from tidegauge.operations.tracked import check_pipeline
+    from tidegauge.operations.tracker_pipelines import check_pipeline
 
     with open_ledger(project.ledger, create=False) as ledger:
         check_pipeline(ledger, name)

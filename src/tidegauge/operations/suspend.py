@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import ConfigError
-from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.names import is_pattern, table_of
-from tidegauge.flows.select import Sources, choose
+from tidegauge.flows.selection.missing_tables import find_recorded
+from tidegauge.flows.selection.select import SourceConnections, choose
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.run import FlowStatus
@@ -91,7 +91,7 @@ def _is_whole(known: list[str], name: str) -> bool:
 
 
 def _ask_database(project: Project, ledger: Ledger, name: str) -> list[str]:
-    with Sources() as sources:
+    with SourceConnections() as sources:
         choice = choose(project, [name], sources, recorded=find_recorded(ledger, project.pipeline))
     for _, error in choice.faults:
         if not choice.all_flows:

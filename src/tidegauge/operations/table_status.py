@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, TidegaugeError
 from tidegauge.flows.names import stage_of, table_of
-from tidegauge.flows.select import Sources, choose, expand
+from tidegauge.flows.selection.select import SourceConnections, choose, expand
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.summary import stage_row, table_fields
 from tidegauge.model.default_schema import split_name
@@ -159,7 +159,7 @@ def _find_known_flows(project: Project, names: Sequence[str]) -> dict[str, Table
 
 
 def _find_new_flows(project: Project, word: str) -> dict[str, TableFlow]:
-    with Sources() as sources:
+    with SourceConnections() as sources:
         choice = choose(project, [word], sources)
     if not choice.all_flows:
         raise choice.faults[0][1]

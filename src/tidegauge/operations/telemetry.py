@@ -56,7 +56,7 @@ def report_told(told: Sequence[AlertResult], *, warn: Warn) -> dict[str, Any]:
     return {"alerts": [one.to_json() for one in told]}
 
 
-class Tracing:
+class LineageForwarder:
     """A listener that passes events on, and also sends lineage if the project asks for it."""
 
     def __init__(self, project: Project, tell: Listener, *, warn: Warn) -> None:
@@ -67,7 +67,7 @@ class Tracing:
         self.outcome: dict[str, Any] | None = None
         """The result of sending lineage, for the run's JSON document; set when the block ends."""
 
-    def __enter__(self) -> Tracing:
+    def __enter__(self) -> LineageForwarder:
         if not self._project.telemetry.lineage:
             return self
         from tidegauge.operations.lineage import open_lineage

@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.errors import FlowHeld, Stopped, TidegaugeError
-from tidegauge.flows.scheduled import ScheduledPart
+from tidegauge.flows.selection.scheduled import ScheduledPart
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.state import State
 from tidegauge.observe.events import BatchCommitted, FlowEnded, NoteAdded, RunEvent, SparkStarting
-from tidegauge.observe.view import describe
+from tidegauge.observe.progress import describe
 from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport

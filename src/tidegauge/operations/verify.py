@@ -10,11 +10,11 @@ from typing import Any
 
 from tidegauge.compare.frames import Difference
 from tidegauge.errors import NotCompared, TidegaugeError
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import FlowResources
-from tidegauge.flows.missing_tables import find_recorded
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Sources, choose, needs_of
+from tidegauge.flows.selection.missing_tables import find_recorded
+from tidegauge.flows.selection.select import SourceConnections, choose, needs_of
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
@@ -24,12 +24,12 @@ from tidegauge.observe.events import Comparing, Listener
 from tidegauge.operations.proofs import keep_proof
 from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.spark.errors import translate_spark_error
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
 
 @dataclass(frozen=True)
-class Verified:
+class TableVerification:
     table: str
     difference: Difference | None
     error: TidegaugeError | None = None
@@ -88,24 +88,26 @@ def verify(
     stage: Stage | None = None,
     tell: Listener | None = None,
     debug: bool = False,
-) -> list[Verified]:
+) -> list[TableVerification]:
     """Compare every selected table with its target, that of the second of two stages unless `stage` says
     which, and every selected flow between Delta tables with its transform over whole inputs.
 
     Rows past the watermark are only counted: the next run will move them. The result is recorded in the
     history.
     """
-    with open_ledger(project.ledger, create=False) as ledger, Sources() as sources, kept_open():
+    with open_ledger(project.ledger, create=False) as ledger, SourceConnections() as sources, kept_open():
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         passed = {flow.upstream for flow in choice.flows}
         flows: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
         flows += choice.delta_flows
-        needs = {Needs.JDBC} | needs_of(flows)
+        needs = {JarSet.JDBC} | needs_of(flows)
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
-        resources = FlowResources(sources, Places(spark))
-        results = [Verified(name, None, error) for name, error in choice.faults]
-        results += [Verified(one.name, None, _make_no_data_error(one)) for one in choice.without_data]
+        resources = FlowResources(sources, DeltaTableLocator(spark))
+        results = [TableVerification(name, None, error) for name, error in choice.faults]
+        results += [
+            TableVerification(one.name, None, _make_no_data_error(one)) for one in choice.without_data
+        ]
         for number, flow in enumerate(flows, start=1):
             name = flow.label
             if tell is not None:
@@ -117,9 +119,9 @@ def verify(
                 with translate_spark_error(flow.name):
                     found = open_flow(flow, resources).verify(ledger, spark)
                 unkept = keep_proof(ledger, project.pipeline, flow.name, found)
-                results.append(Verified(name, found, unkept=unkept))
+                results.append(TableVerification(name, found, unkept=unkept))
             except TidegaugeError as error:
-                results.append(Verified(name, None, error))
+                results.append(TableVerification(name, None, error))
     return results
 
 
@@ -131,7 +133,7 @@ def _make_no_data_error(flow: WithoutData) -> NotCompared:
     )
 
 
-def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
+def explain_nothing_compared(results: Sequence[TableVerification]) -> NotCompared | None:
     """Return the error to raise if nothing was compared and nothing failed either; else None."""
     reasons = [one.error for one in results if isinstance(one.error, NotCompared)]
     if any(one.difference is not None for one in results) or len(reasons) < len(results):
@@ -144,6 +146,6 @@ def explain_nothing_compared(results: Sequence[Verified]) -> NotCompared | None:
     return NotCompared(f"nothing was compared: {said}{more}", hint=hint)
 
 
-def is_proven(results: Sequence[Verified]) -> bool:
+def is_proven(results: Sequence[TableVerification]) -> bool:
     """Whether everything that can be compared was compared and is equal."""
     return all(one.equal is not False for one in results) and explain_nothing_compared(results) is None

@@ -10,7 +10,7 @@ from tidegauge.model.position import to_json
 from tidegauge.model.spec import Project
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.status import iso
-from tidegauge.operations.tracked import check_pipeline
+from tidegauge.operations.tracker_pipelines import check_pipeline
 
 
 def list_watermarks(project: Project, pipeline: str | None = None) -> tuple[datetime, list[Watermark]]:

@@ -9,13 +9,17 @@ from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 
 from tidegauge.errors import ConfigError
-from tidegauge.flows.written import WrittenFlow, select_written, written_flows
+from tidegauge.flows.selection.configured import (
+    ConfiguredFlow,
+    list_configured_flows,
+    select_configured_flows,
+)
 from tidegauge.model.spec import Project
 from tidegauge.model.workflow import Task, TaskCommand, Workflow
 
 _REST = "untagged"
 
-Needs = Mapping[str, frozenset[str]]
+TaskDependencies = Mapping[str, frozenset[str]]
 """By task, the names of the tasks that have to end before it."""
 
 
@@ -34,7 +38,7 @@ def plan_workflow(
     Raises ConfigError for a task without flows, a flow in two tasks, and tasks that wait in a circle.
     """
     written = project.workflow or Workflow()
-    everything = written_flows(project)
+    everything = list_configured_flows(project)
     chosen = _choose(project, everything, selection)
     tasks = list_by_flow(everything) if by_flow else written.tasks or group_by_tag(everything)
     flows = {task.name: _select_flows(project, task) for task in tasks}
@@ -50,7 +54,7 @@ def plan_workflow(
 
 
 def _note_left_out(
-    chosen: Mapping[str, WrittenFlow], runs: Mapping[str, Sequence[WrittenFlow]]
+    chosen: Mapping[str, ConfiguredFlow], runs: Mapping[str, Sequence[ConfiguredFlow]]
 ) -> Iterator[str]:
     run = {one.name for flows in runs.values() for one in flows}
     names = [name for name in chosen if name not in run]
@@ -59,11 +63,11 @@ def _note_left_out(
 
 
 def _choose(
-    project: Project, everything: Sequence[WrittenFlow], selection: Sequence[str]
-) -> dict[str, WrittenFlow]:
+    project: Project, everything: Sequence[ConfiguredFlow], selection: Sequence[str]
+) -> dict[str, ConfiguredFlow]:
     if not everything:
         raise ConfigError("this project has no flows", hint="name some under `sync:` or `flows:`")
-    chosen = {one.name: one for one in select_written(project, selection)}
+    chosen = {one.name: one for one in select_configured_flows(project, selection)}
     if not chosen:
         raise ConfigError(
             f"nothing is selected by {', '.join(selection)}",
@@ -72,11 +76,11 @@ def _choose(
     return chosen
 
 
-def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
+def group_by_tag(flows: Sequence[ConfiguredFlow]) -> tuple[Task, ...]:
     """Make one task for each first tag and one for flows without tags; only one if there are no tags."""
     if not any(one.tags for one in flows):
         return (Task("run"),)
-    groups: dict[str, list[WrittenFlow]] = {}
+    groups: dict[str, list[ConfiguredFlow]] = {}
     for one in flows:
         groups.setdefault(one.tags[0] if one.tags else "", []).append(one)
     names = _name_tasks(groups, "tags")
@@ -88,7 +92,7 @@ def group_by_tag(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
     )
 
 
-def list_by_flow(flows: Sequence[WrittenFlow]) -> tuple[Task, ...]:
+def list_by_flow(flows: Sequence[ConfiguredFlow]) -> tuple[Task, ...]:
     """Make one task for each flow, and for each table or pattern that a sync names."""
     words = [word for one in flows for word in one.words]
     return tuple(Task(name, select=(word,)) for name, word in _name_tasks(words, "flows").items())
@@ -106,14 +110,14 @@ def _name_tasks(words: Iterable[str], kind: str) -> dict[str, str]:
     return names
 
 
-def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[WrittenFlow]]) -> Needs:
+def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[ConfiguredFlow]]) -> TaskDependencies:
     """Return what each task depends on: as its `depends_on` says, or else by which flow reads which."""
     writers: dict[str, set[str]] = {}
     """The tasks that write each flow; tables of one sync may be in several tasks."""
     for task in tasks:
         for one in flows[task.name] if task.command is TaskCommand.RUN else ():
             writers.setdefault(one.name, set()).add(task.name)
-    needs: Needs = {
+    needs: TaskDependencies = {
         task.name: _derive(task, tasks, flows[task.name], writers)
         if task.depends_on is None
         else frozenset(task.depends_on)
@@ -127,7 +131,7 @@ def order_tasks(tasks: Sequence[Task], flows: Mapping[str, Sequence[WrittenFlow]
 
 
 def _derive(
-    task: Task, tasks: Sequence[Task], flows: Sequence[WrittenFlow], writers: Mapping[str, set[str]]
+    task: Task, tasks: Sequence[Task], flows: Sequence[ConfiguredFlow], writers: Mapping[str, set[str]]
 ) -> frozenset[str]:
     match task.command:
         case TaskCommand.RUN:
@@ -139,8 +143,8 @@ def _derive(
     return frozenset(found - {task.name})
 
 
-def _select_flows(project: Project, task: Task) -> tuple[WrittenFlow, ...]:
-    found = select_written(project, task.select)
+def _select_flows(project: Project, task: Task) -> tuple[ConfiguredFlow, ...]:
+    found = select_configured_flows(project, task.select)
     if task.command is TaskCommand.OPTIMIZE:
         found = tuple(one for one in found if one.writes_delta)
     if not found:
@@ -154,7 +158,7 @@ def _select_flows(project: Project, task: Task) -> tuple[WrittenFlow, ...]:
     return found
 
 
-def _refuse_twice(tasks: Sequence[Task], runs: Mapping[str, Sequence[WrittenFlow]]) -> None:
+def _refuse_twice(tasks: Sequence[Task], runs: Mapping[str, Sequence[ConfiguredFlow]]) -> None:
     """Raise ConfigError if two tasks run the same flow. A sync's tables may be in different tasks."""
     first: dict[tuple[str, str], str] = {}
     places = {task.name: task.place for task in tasks}
@@ -169,7 +173,7 @@ def _refuse_twice(tasks: Sequence[Task], runs: Mapping[str, Sequence[WrittenFlow
                 )
 
 
-def _refuse_circles(tasks: Sequence[Task], needs: Needs) -> None:
+def _refuse_circles(tasks: Sequence[Task], needs: TaskDependencies) -> None:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
@@ -183,18 +187,18 @@ def _refuse_circles(tasks: Sequence[Task], needs: Needs) -> None:
         ) from None
 
 
-def _find_all_needs(needs: Needs, name: str) -> frozenset[str]:
+def _find_all_needs(needs: TaskDependencies, name: str) -> frozenset[str]:
     """Return all tasks that have to end before a task, directly or indirectly."""
     return needs[name].union(*(_find_all_needs(needs, other) for other in needs[name]))
 
 
-def _shortest(needs: Needs, name: str) -> frozenset[str]:
+def _shortest(needs: TaskDependencies, name: str) -> frozenset[str]:
     """Return a task's dependencies, without those that its other dependencies wait for anyway."""
     implied = frozenset[str]().union(*(_find_all_needs(needs, other) for other in needs[name]))
     return needs[name] - implied
 
 
-def _replace_dropped(name: str, needs: Needs, kept: Sequence[str]) -> tuple[str, ...]:
+def _replace_dropped(name: str, needs: TaskDependencies, kept: Sequence[str]) -> tuple[str, ...]:
     """Return a task's dependencies, in task order; a dropped task is replaced by its own dependencies."""
     found: set[str] = set()
     waiting = list(needs[name])
@@ -207,7 +211,7 @@ def _replace_dropped(name: str, needs: Needs, kept: Sequence[str]) -> tuple[str,
     return tuple(one for one in kept if one in found)
 
 
-def _narrow(task: Task, flows: Sequence[WrittenFlow], chosen: Mapping[str, WrittenFlow]) -> Task | None:
+def _narrow(task: Task, flows: Sequence[ConfiguredFlow], chosen: Mapping[str, ConfiguredFlow]) -> Task | None:
     """Keep a task whose flows are all chosen; else select only its chosen flows. None: none is chosen."""
     words = [_common_words(one, chosen.get(one.name)) for one in flows]
     if words == [one.words for one in flows]:
@@ -216,7 +220,7 @@ def _narrow(task: Task, flows: Sequence[WrittenFlow], chosen: Mapping[str, Writt
     return replace(task, select=select) if select else None
 
 
-def _common_words(own: WrittenFlow, chosen: WrittenFlow | None) -> tuple[str, ...]:
+def _common_words(own: ConfiguredFlow, chosen: ConfiguredFlow | None) -> tuple[str, ...]:
     """Return the words for what both `own` and `chosen` mean."""
     if chosen is None:
         return ()

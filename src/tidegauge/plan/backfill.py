@@ -13,7 +13,7 @@ from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down, to_text
 from tidegauge.model.spec import TableFlow
 from tidegauge.model.table import Cut, SourceTable, Survey
-from tidegauge.plan.draft import again_below, draft, find_window_start
+from tidegauge.plan.draft import draft_table, find_window_start, mark_read_again
 
 _DATE_OR_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:([ T])(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?(Z|\+00:00)?", re.ASCII
@@ -24,7 +24,7 @@ Count = Callable[[RowPosition | None, RowPosition], int]
 
 
 @dataclass(frozen=True)
-class Span:
+class BackfillWindow:
     """The window of a backfill, before its rows are counted."""
 
     after: RowPosition | None
@@ -33,7 +33,7 @@ class Span:
     notes: tuple[str, ...] = ()
 
 
-def span(
+def find_backfill_window(
     flow: TableFlow,
     source_table: SourceTable,
     watermark: RowPosition | None,
@@ -41,15 +41,15 @@ def span(
     last: RowPosition | None,
     *,
     count: Count,
-) -> Span:
+) -> BackfillWindow:
     """The window from `first` to `last`, both included, and never past the watermark.
 
     Without `first` it begins where the flow itself began; without `last` it ends at the watermark. `count` is
     only called for a cursor of text, whose order only the database knows.
     """
     if watermark is None:
-        return Span(None, None, ("nothing has been read yet, so there is nothing to read again",))
-    after = find_window_start(flow, source_table, None) if first is None else below(source_table, first)
+        return BackfillWindow(None, None, ("nothing has been read yet, so there is nothing to read again",))
+    after = find_window_start(flow, source_table, None) if first is None else step_below(source_table, first)
     notes: list[str] = []
     if first is not None and after == first and not first.key:
         notes.append(
@@ -65,10 +65,10 @@ def span(
             notes.append(
                 f"the window ends at the watermark, {to_text(watermark)}: what lies past it is the next run's"
             )
-    return Span(after, upto, tuple(notes))
+    return BackfillWindow(after, upto, tuple(notes))
 
 
-def below(source_table: SourceTable, position: RowPosition) -> RowPosition:
+def step_below(source_table: SourceTable, position: RowPosition) -> RowPosition:
     """The position just before every row of this cursor value; the position itself where there is none lower.
 
     A position with a key stays as it is: it is one row, and the window begins after that row.
@@ -84,10 +84,10 @@ def below(source_table: SourceTable, position: RowPosition) -> RowPosition:
         return position
 
 
-def backfill(
+def draft_backfill(
     flow: TableFlow,
     source_table: SourceTable,
-    span: Span,
+    span: BackfillWindow,
     cuts: tuple[Cut, ...],
     *,
     pending: str | None = None,
@@ -109,13 +109,13 @@ def backfill(
             pending=pending,
         )
         return Draft(flow.pipeline, flow.name, (part,), (), notes=(*source_table.notes, *span.notes))
-    made = draft(flow, source_table, span.after, survey)
+    made = draft_table(flow, source_table, span.after, survey)
     # A backfill ends where the user said, so its end does not tell how far the source was checked.
     inputs = tuple(replace(part, checked=None) for part in made.inputs)
     return replace(made, inputs=inputs, batches=tuple(replace(batch, again=True) for batch in made.batches))
 
 
-def under_limit(flow: TableFlow, rows: int) -> TableFlow:
+def fit_batches_to_limit(flow: TableFlow, rows: int) -> TableFlow:
     """The flow with a batch size that lets whole batches come as near to the limit as they can."""
     options = flow.options
     many = -(-rows // options.batch_rows)
@@ -155,7 +155,7 @@ def limit_rows(
         made, f"stops at the limit: {sum(batch.rows or 0 for batch in kept)} of {made.rows} rows"
     )
     if watermark is not None:
-        kept = again_below(watermark, kept, made.inputs[0].cursor)
+        kept = mark_read_again(watermark, kept, made.inputs[0].cursor)
         if kept[-1].again:
             made = _add_limit_note(
                 made, "all of them lie within the lookback: a larger limit gets past the watermark"

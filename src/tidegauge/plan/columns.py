@@ -13,7 +13,7 @@ from tidegauge.model.position import MOMENTS, Position, RowPosition, Value, Valu
 
 
 @dataclass(frozen=True)
-class Remembered:
+class ColumnReadState:
     """What a flow keeps beside its watermark for its next plan; stored in the field `pending`."""
 
     state: str | None = None
@@ -26,7 +26,7 @@ class Remembered:
     """Digest of the flow's transform."""
 
     @classmethod
-    def parse(cls, text: str | None) -> Remembered:
+    def parse(cls, text: str | None) -> ColumnReadState:
         """Parse the stored text; text that another kind of flow has stored gives an empty value."""
         try:
             body = json.loads(text or "{}")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from tidegauge.errors import ConfigError, PositionError
-from tidegauge.model.epoch_numbers import Epoch, number_of
+from tidegauge.model.epoch_numbers import EpochUnit, number_of
 from tidegauge.model.identity import identify
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down
@@ -58,7 +58,7 @@ def batch_step(flow: TableFlow) -> int:
     return -(-flow.options.batch_rows // flow.options.parallel)
 
 
-def draft(
+def draft_table(
     flow: TableFlow,
     source_table: SourceTable,
     after: RowPosition | None,
@@ -78,7 +78,7 @@ def draft(
         batches = _batches(after, survey.cuts, splits)
     end = batches[-1].windows[0].upto if batches else after
     if watermark is not None and flow.options.lookback:
-        batches = again_below(watermark, batches, source_table.cursor_kind)
+        batches = mark_read_again(watermark, batches, source_table.cursor_kind)
         end = watermark if not batches or batches[-1].again else end
     if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))
@@ -102,7 +102,7 @@ def draft(
     )
 
 
-def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -> list[Batch]:
+def mark_read_again(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -> list[Batch]:
     """Mark the batches of a plan that begins below the watermark: only the last may move it, and only up.
 
     Where its end cannot be compared with the watermark here (one cursor value, keys of text) the watermark
@@ -119,7 +119,7 @@ def again_below(watermark: RowPosition, batches: Sequence[Batch], cursor: str) -
     ]
 
 
-def with_nothing(made: Draft) -> Draft:
+def add_empty_batch(made: Draft) -> Draft:
     """The first plan of a table that has no rows to read yet: one empty batch creates the output with its
     columns, so that queries find it. The watermark stays at the beginning."""
     nothing = Window(None, None)
@@ -189,7 +189,7 @@ def _read_initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowP
         ) from None
 
 
-def _move_back(value: Value, by: timedelta, epoch: Epoch | None) -> Value:
+def _move_back(value: Value, by: timedelta, epoch: EpochUnit | None) -> Value:
     """Move a moment back by `by`, in the same notation, rounded down and never up."""
     if epoch is not None:
         return Value(ValueKind.INT, str(int(value.text) - -(-by // epoch.unit)))

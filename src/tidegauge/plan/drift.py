@@ -18,7 +18,7 @@ from tidegauge.model.table import Field, Layout, SourceTable
 from tidegauge.model.types import holds
 
 EVENT = "schema_changed"
-"""The event that the ledger's history keeps of a change, with `Decision.summary` as its reason."""
+"""The event that the ledger's history keeps of a change, with `DriftDecision.summary` as its reason."""
 
 
 class ChangeKind(StrEnum):
@@ -72,7 +72,7 @@ class ColumnChange:
 
 
 @dataclass(frozen=True)
-class Decision:
+class DriftDecision:
     layout: Layout
     """The layout of the rows to write."""
     changes: tuple[ColumnChange, ...] = ()
@@ -119,7 +119,7 @@ def decide(
     named: Callable[[str], str] = keep_name,
     lands: Callable[[str], str] | None = None,
     fit: HoldsType | None = None,
-) -> Decision:
+) -> DriftDecision:
     """Compare the output's columns `held` with the source's `layout`, by column name; order means nothing.
 
     `held` is None where the output does not exist yet. `place` names the output in messages. `key` is the
@@ -134,7 +134,7 @@ def decide(
     hold a type.
     """
     if held is None:
-        return Decision(layout)
+        return DriftDecision(layout)
     judge = partial(_judge_by_fit, fit) if fit else partial(_judge_by_type, lands)
     found = _find_differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
     if known:
@@ -152,7 +152,7 @@ def decide(
     ]
     if policy is Drift.FREEZE:
         return _freeze(_new_columns(held, layout, named), layout, changes, renames)
-    return Decision(layout, tuple(changes), (*(change.sentence for change in changes), *renames))
+    return DriftDecision(layout, tuple(changes), (*(change.sentence for change in changes), *renames))
 
 
 def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange]) -> list[ColumnChange]:
@@ -166,14 +166,14 @@ def _leave_out_decided(policy: Drift, layout: Layout, found: list[ColumnChange])
 
 def _freeze(
     new: tuple[str, ...], layout: Layout, changes: list[ColumnChange], renames: list[str]
-) -> Decision:
+) -> DriftDecision:
     """Leave the new columns out of the layout, and name them in one note."""
     notes = [change.sentence for change in changes if change.kind is not ChangeKind.ADDED] + renames
     if new:
         layout = narrow_layout(layout, {field.name for field in layout.fields} - set(new))
         word = "column is" if len(new) == 1 else "columns are"
         notes.append(f"{len(new)} new {word} left out, as `drift: freeze` says: {', '.join(new)}")
-    return Decision(layout, tuple(changes), tuple(notes), new)
+    return DriftDecision(layout, tuple(changes), tuple(notes), new)
 
 
 def _new_columns(held: tuple[Field, ...], layout: Layout, named: Callable[[str], str]) -> tuple[str, ...]:

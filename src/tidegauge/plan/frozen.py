@@ -8,14 +8,14 @@ from tidegauge.errors import TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.plan import Draft, ReadWay
 from tidegauge.model.position import Position, VersionPosition, Window
-from tidegauge.model.versions import LATEST, History
+from tidegauge.model.versions import LATEST, DeltaHistory
 from tidegauge.plan.missing import explain_unreadable
 
 _BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 
 
 def find_first_versions(draft: Draft, done: int = 0) -> dict[str, int | None]:
-    """For each input, the version after which `check` needs the history, for the batches that are not done;
+    """For each input, the version after which `check_frozen_versions` needs the history, for the batches that are not done;
     None: from the beginning."""
     wanted: dict[str, int | None] = {}
     for index, part in enumerate(draft.inputs):
@@ -29,7 +29,9 @@ def find_first_versions(draft: Draft, done: int = 0) -> dict[str, int | None]:
     return wanted
 
 
-def check(flow: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int = 0) -> None:
+def check_frozen_versions(
+    flow: DeltaFlow, draft: Draft, found: Mapping[str, DeltaHistory], done: int = 0
+) -> None:
     """Check the inputs of a plan before anything is read: a frozen plan cannot avoid versions that vanished.
 
     `done` is how many of its batches are done. Raises TableReplaced and VersionsMissing.
@@ -52,7 +54,7 @@ def check(flow: DeltaFlow, draft: Draft, found: Mapping[str, History], done: int
                 )
 
 
-def _find_lost(history: History, window: Window, way: ReadWay) -> str | None:
+def _find_lost(history: DeltaHistory, window: Window, way: ReadWay) -> str | None:
     after, upto = _number(window.after), _number(window.upto)
     if upto > history.latest:
         return f"its table is at version {history.latest}: an older copy of it was put back"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from tidegauge.errors import VersionsMissing
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, OnMissing
 from tidegauge.model.plan import ReadWay
-from tidegauge.model.versions import FEED, History, Version
+from tidegauge.model.versions import FEED, DeltaHistory, Version
 from tidegauge.plan.pieces import VersionRange
 
 
 def choose_instead(
-    flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None, unread: Sequence[Version]
+    flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, begin: int | None, unread: Sequence[Version]
 ) -> tuple[VersionRange, str] | None:
     """The one piece to read instead of all unread versions, as `on_missing` says, and a note on it; None
     where every version can be read.
@@ -42,7 +42,9 @@ def choose_instead(
     )
 
 
-def unreadable(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> VersionsMissing:
+def unreadable_error(
+    flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, version: int
+) -> VersionsMissing:
     return VersionsMissing(
         f"{flow.name}: {part.table} cannot be read any more as it was at version {version}: its log begins"
         f" at version {history.earliest}, or files of that version are gone",
@@ -50,7 +52,7 @@ def unreadable(flow: DeltaFlow, part: DeltaInput, history: History, version: int
     )
 
 
-def explain_unreadable(version: Version, history: History) -> str | None:
+def explain_unreadable(version: Version, history: DeltaHistory) -> str | None:
     """Why the changes of a version cannot be read; None: they can."""
     if version.absent:
         if version.number < history.earliest:

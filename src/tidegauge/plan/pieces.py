@@ -30,7 +30,7 @@ class VersionRange:
         return Window(after, VersionPosition(self.upto))
 
 
-def cut(
+def cut_into_ranges(
     flow: DeltaFlow, part: DeltaInput, versions: Sequence[Version], after: int | None
 ) -> Iterator[VersionRange]:
     """Cut the unread `versions` into pieces, in order; every version must be readable.

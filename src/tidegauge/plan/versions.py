@@ -16,10 +16,10 @@ from tidegauge.model.delta_flow import DeltaFlow, DeltaInput
 from tidegauge.model.plan import Batch, Draft, InputPlan, ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import unread
-from tidegauge.model.versions import LATEST, History, Version
+from tidegauge.model.versions import LATEST, DeltaHistory, Version
 from tidegauge.model.watermark import Watermark
-from tidegauge.plan.missing import choose_instead, unreadable
-from tidegauge.plan.pieces import VersionRange, cut
+from tidegauge.plan.missing import choose_instead, unreadable_error
+from tidegauge.plan.pieces import VersionRange, cut_into_ranges
 
 SNAPSHOT, EARLIEST = "snapshot", "earliest"
 
@@ -68,7 +68,11 @@ def history_after(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> 
 
 
 def draft_versions(
-    flow: DeltaFlow, found: Mapping[str, History], marks: Mapping[str, Watermark], *, seen: tuple[int, int]
+    flow: DeltaFlow,
+    found: Mapping[str, DeltaHistory],
+    marks: Mapping[str, Watermark],
+    *,
+    seen: tuple[int, int],
 ) -> Draft:
     """Make the plan of one flow; without batches there is nothing new.
 
@@ -110,7 +114,7 @@ def draft_versions(
     return Draft(flow.pipeline, flow.name, tuple(inputs), tuple(batches), notes=tuple(notes), seen=seen)
 
 
-def retention_note(history: History, after: int | None, now: datetime) -> str | None:
+def retention_note(history: DeltaHistory, after: int | None, now: datetime) -> str | None:
     """A warning that changes not read yet may soon be vacuumed away; None while there is time."""
     with contextlib.suppress(SourceError):  # raised for a retention that Delta itself could not parse
         left = unread(history, after, now)
@@ -119,7 +123,7 @@ def retention_note(history: History, after: int | None, now: datetime) -> str | 
 
 
 def _find_input_pieces(
-    flow: DeltaFlow, part: DeltaInput, history: History, mark: Watermark | None
+    flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, mark: Watermark | None
 ) -> _InputPieces:
     begin = read_up_to(mark)
     if begin is None:
@@ -131,7 +135,7 @@ def _find_input_pieces(
 
 
 def find_unread_pieces(
-    flow: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None
+    flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, begin: int, known: str | None
 ) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
     """What the next plan reads of the versions after `begin`, and its notes where that is not their changes.
 
@@ -146,7 +150,7 @@ def reads_whole(flow: DeltaFlow, part: DeltaInput) -> bool:
     return flow.output.mode.facts.replaces_all and not part.raw
 
 
-def _begin_input(flow: DeltaFlow, part: DeltaInput, history: History) -> _InputPieces:
+def _begin_input(flow: DeltaFlow, part: DeltaInput, history: DeltaHistory) -> _InputPieces:
     initial = _read_initial(flow, part)
     whole = VersionRange(None, history.latest, ReadWay.SNAPSHOT)
     if isinstance(initial, int):
@@ -176,7 +180,7 @@ def _begin_input(flow: DeltaFlow, part: DeltaInput, history: History) -> _InputP
     return _InputPieces(None, pieces, (_describe_begin(part, f"with version 0, {why}"),))
 
 
-def _begin_at_version(flow: DeltaFlow, part: DeltaInput, history: History, version: int) -> _InputPieces:
+def _begin_at_version(flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, version: int) -> _InputPieces:
     if version > history.latest:
         raise SourceError(
             f"{flow.name}: {part.table} has no version {version} yet; its latest is {history.latest}",
@@ -184,7 +188,7 @@ def _begin_at_version(flow: DeltaFlow, part: DeltaInput, history: History, versi
             place=part.place,
         )
     if version < history.latest and not history.readable(version):
-        raise unreadable(flow, part, history, version)
+        raise unreadable_error(flow, part, history, version)
     _check_same(flow, part, history, version, None)
     start = VersionRange(None, version, ReadWay.SNAPSHOT)
     rest, notes = _find_pieces(flow, part, history, version)
@@ -195,7 +199,7 @@ def _begin_at_version(flow: DeltaFlow, part: DeltaInput, history: History, versi
 
 
 def _find_pieces(
-    flow: DeltaFlow, part: DeltaInput, history: History, begin: int | None
+    flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, begin: int | None
 ) -> tuple[tuple[VersionRange, ...], tuple[str, ...]]:
     """The pieces to read after `begin`, and notes for the user; no pieces: nothing has changed."""
     new = _find_versions_after(history, begin)
@@ -210,10 +214,10 @@ def _find_pieces(
     if replacement is not None:
         piece, note = replacement
         return (piece,), (note,)
-    return tuple(cut(flow, part, new, begin)), ()
+    return tuple(cut_into_ranges(flow, part, new, begin)), ()
 
 
-def _explain_short_history(part: DeltaInput, history: History) -> str | None:
+def _explain_short_history(part: DeltaInput, history: DeltaHistory) -> str | None:
     """Why the changes of an input cannot be read from version 0 on; None: they can."""
     if history.earliest > 0:
         return f"its log begins at version {history.earliest}"
@@ -227,7 +231,9 @@ def _explain_short_history(part: DeltaInput, history: History) -> str | None:
     return None if history.after is None else f"its log was not read for '{part.name}'"
 
 
-def _check_same(flow: DeltaFlow, part: DeltaInput, history: History, begin: int, known: str | None) -> None:
+def _check_same(
+    flow: DeltaFlow, part: DeltaInput, history: DeltaHistory, begin: int, known: str | None
+) -> None:
     """Raise TableReplaced where the table was made anew, or set back below the version that was read."""
     hint = (
         f"to begin again from the table that is there now: `tidegauge watermark reset --select {flow.name}"
@@ -253,7 +259,7 @@ def _check_same(flow: DeltaFlow, part: DeltaInput, history: History, begin: int,
             )
 
 
-def _find_versions_after(history: History, begin: int | None) -> tuple[Version, ...]:
+def _find_versions_after(history: DeltaHistory, begin: int | None) -> tuple[Version, ...]:
     if begin is None:
         return history.versions
     return tuple(version for version in history.versions if version.number > begin)
@@ -284,7 +290,7 @@ def _describe_begin(part: DeltaInput, begin: str) -> str:
     return f"{part.name}: begins with {part.table} {begin}"
 
 
-def _plan_input(part: DeltaInput, history: History, window: Window) -> InputPlan:
+def _plan_input(part: DeltaInput, history: DeltaHistory, window: Window) -> InputPlan:
     upto = window.upto
     assert isinstance(upto, VersionPosition)
     return InputPlan(
@@ -297,7 +303,7 @@ def _plan_input(part: DeltaInput, history: History, window: Window) -> InputPlan
     )
 
 
-def _stamp(history: History, version: int) -> str | None:
+def _stamp(history: DeltaHistory, version: int) -> str | None:
     """When a version was committed, as ISO text in UTC; None where the log no longer says."""
     at = next((one.at for one in history.versions if one.number == version), None)
     at = history.at if version == history.latest else at

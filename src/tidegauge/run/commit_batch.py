@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tools:
+class CommitResources:
     """What a plan is executed with. The output is the plan's own; the rest is shared with other flows."""
 
     ledger: LedgerWriter
@@ -38,7 +38,7 @@ class Tools:
     """Notes of the output about the batches, each text once."""
 
 
-def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) -> Receipt:
+def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: CommitResources) -> Receipt:
     """Begin, write, publish, settle and advance a batch. One that the output already has is only advanced."""
     plan = claim.plan
     batch, tag = plan.draft.batches[index], plan.tag(index)
@@ -72,7 +72,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: Tools) 
     return receipt
 
 
-def _tell_checks(claim: Claim, receipt: Receipt, tools: Tools) -> None:
+def _tell_checks(claim: Claim, receipt: Receipt, tools: CommitResources) -> None:
     """Report rows that fail expectations: as a note of the run, as an event, and in the ledger's history."""
     checks = receipt.checks
     said = checks.tell() if checks else None
@@ -92,7 +92,9 @@ def _tell_checks(claim: Claim, receipt: Receipt, tools: Tools) -> None:
     )
 
 
-def publish_batch(claim: Claim, index: int, batch_data: BatchData, staged: Staged, tools: Tools) -> Receipt:
+def publish_batch(
+    claim: Claim, index: int, batch_data: BatchData, staged: Staged, tools: CommitResources
+) -> Receipt:
     """Commit what was staged, then ask the output whether the tag is there. Returns the output's receipt.
 
     The staged rows are discarded in any case. Raises why the batch is not there.

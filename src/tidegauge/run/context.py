@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TidegaugeError, WrongState
-from tidegauge.flows.delta_places import Places
+from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import Flow, FlowResources, PlannedWork
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.select import Sources, needs_of
+from tidegauge.flows.selection.select import SourceConnections, needs_of
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
@@ -29,7 +29,7 @@ from tidegauge.observe.events import FlowEnded, Listener, SparkStarting
 from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.local_tasks import LocalTasks, open_local_tasks
 from tidegauge.spark.on_demand import SparkOnDemand
 from tidegauge.spark.pyspark_private import is_at_hand
@@ -53,9 +53,9 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.spark = SharedSpark(self)
-        self.delta_tables = Places(self.spark.start)
+        self.delta_tables = DeltaTableLocator(self.spark.start)
 
-    def open_flows(self, specs: Sequence[AnyFlow], sources: Sources) -> list[Flow]:
+    def open_flows(self, specs: Sequence[AnyFlow], sources: SourceConnections) -> list[Flow]:
         """Open the flows, with their watermarks as the ledger has them now."""
         names = sorted({name for spec in specs for name in (spec.name, *spec.upstreams)})
         marks = self.ledger.watermarks(self.project.pipeline, names)
@@ -63,9 +63,9 @@ class RunContext:
         return [open_flow(spec, resources) for spec in specs]
 
     def open_output(self, spec: AnyFlow) -> Output:
-        return open_flow(spec, self._resources(Sources(), ())).output
+        return open_flow(spec, self._resources(SourceConnections(), ())).output
 
-    def _resources(self, sources: Sources, marks: Sequence[Watermark]) -> FlowResources:
+    def _resources(self, sources: SourceConnections, marks: Sequence[Watermark]) -> FlowResources:
         environment = self.environment
         return FlowResources(
             sources,
@@ -118,7 +118,7 @@ class SharedSpark:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
-        self._needs = {Needs.JDBC}
+        self._needs = {JarSet.JDBC}
         self._session: SparkSession | None = None
         self._starting = threading.Lock()
         self.by_jdbc = False

@@ -22,14 +22,14 @@ from tidegauge.model.plan import Plan, Receipt
 from tidegauge.model.state import State
 from tidegauge.observe.events import FlowPlanned
 from tidegauge.run.claim import claim_plan
-from tidegauge.run.commit_batch import Tools, commit_batch
+from tidegauge.run.commit_batch import CommitResources, commit_batch
 from tidegauge.run.context import RunContext
 from tidegauge.run.planner import PlannedFlow
 from tidegauge.run.report import FlowReport
 from tidegauge.run.steps import Step, step
 
 
-class Executor:
+class PlanExecutor:
     def __init__(self, run: RunContext) -> None:
         self._run = run
 
@@ -51,7 +51,9 @@ class Executor:
         error: TidegaugeError | None = None
         with run.heartbeat.hold(claim), planned.flow.session(run.spark.start) as start:
             spark = run.spark.for_work(planned.work, start)
-            tools = Tools(run.ledger, planned.flow.open_output(plan), spark, run.tell, run.project.lease)
+            tools = CommitResources(
+                run.ledger, planned.flow.open_output(plan), spark, run.tell, run.project.lease
+            )
             self._note_changes(planned)
             try:
                 for index in self._batches_left(claim.plan, receipts):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tidegauge.errors import Stopped, TableMissing
-from tidegauge.flows.maintenance import MaintainedTable, Maintenance, MaintenanceResult, output_of
-from tidegauge.flows.optimize import optimize
+from tidegauge.flows.maintenance.base import MaintainedTable, Maintenance, MaintenanceResult, output_of
+from tidegauge.flows.maintenance.optimize import optimize
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.state import State
 from tidegauge.run.context import RunContext

@@ -17,17 +17,17 @@ from tidegauge.errors import (
 )
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import Flow, PlannedWork
-from tidegauge.flows.missing_tables import refuse_forgotten
-from tidegauge.flows.select import Sources
-from tidegauge.flows.standing import look_at_targets
+from tidegauge.flows.selection.missing_tables import refuse_forgotten
+from tidegauge.flows.selection.select import SourceConnections
+from tidegauge.flows.table.target_check import check_targets
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan
 from tidegauge.model.state import State
 from tidegauge.run.context import RunContext
+from tidegauge.run.ready import end_overrides, find_forgotten, find_newer
 from tidegauge.run.report import FlowReport
-from tidegauge.run.standing import end_overrides, find_forgotten, find_newer
 from tidegauge.run.steps import Step, step
 
 _LOOKS = 5
@@ -58,7 +58,9 @@ class Planner:
         self._run = run
         self._plan_flow = plan_flow or self._plan_new
 
-    def plan(self, specs: Sequence[AnyFlow], sources: Sources) -> tuple[list[PlannedFlow], list[FlowReport]]:
+    def plan(
+        self, specs: Sequence[AnyFlow], sources: SourceConnections
+    ) -> tuple[list[PlannedFlow], list[FlowReport]]:
         """Ask every flow what is new, then keep all their windows in one transaction of the ledger.
 
         A flow that another runner moved on meanwhile is asked again, because its answer is out of date.
@@ -93,7 +95,7 @@ class Planner:
             reports += refused
         return ready, reports
 
-    def resume(self, spec: AnyFlow, plan: Plan, sources: Sources) -> PlannedFlow:
+    def resume(self, spec: AnyFlow, plan: Plan, sources: SourceConnections) -> PlannedFlow:
         """Open the plan that an earlier run froze. Raises TidegaugeError if the flow cannot go on with it."""
         run, began = self._run, self._run.clock()
         [flow] = run.open_flows([spec], sources)
@@ -127,7 +129,7 @@ class Planner:
             return run.ledger.plan(drafts, owner=run.environment.owner, run_id=run.run_id)
 
     def _examine(
-        self, specs: Sequence[AnyFlow], sources: Sources, reports: list[FlowReport]
+        self, specs: Sequence[AnyFlow], sources: SourceConnections, reports: list[FlowReport]
     ) -> tuple[list[PlannedFlow], list[AnyFlow]]:
         """Ask each flow what is new. Returns the answers, and the flows to ask again.
 
@@ -136,7 +138,7 @@ class Planner:
         run = self._run
         flows = run.open_flows(specs, sources)
         forgotten = find_forgotten(run, [flow.spec.name for flow in flows if flow.mark is None])
-        look_at_targets(flows)
+        check_targets(flows)
         found: list[PlannedFlow] = []
         again: list[AnyFlow] = []
         unheld: list[tuple[str, TypeNotHeld, float]] = []

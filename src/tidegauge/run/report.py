@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.errors import LimitReached, Stopped, TidegaugeError
-from tidegauge.flows.maintenance import MaintenanceResult
+from tidegauge.flows.maintenance.base import MaintenanceResult
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.expectation import Checks, add_up
 from tidegauge.model.moved_by import MovedBy

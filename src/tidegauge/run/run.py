@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.known_sources import sources_for
-from tidegauge.flows.missing_tables import find_recorded
-from tidegauge.flows.remarks import find_remarks
-from tidegauge.flows.select import Sources, choose
-from tidegauge.flows.standing import plans_quickly
+from tidegauge.flows.selection.known_sources import sources_for
+from tidegauge.flows.selection.missing_tables import find_recorded
+from tidegauge.flows.selection.remarks import find_remarks
+from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.table.target_check import plans_quickly
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
@@ -27,12 +27,12 @@ from tidegauge.observe.events import FlowsChosen, Listener, Planning, RunStarted
 from tidegauge.outputs.warehouse.kept_sessions import kept_open
 from tidegauge.run.context import RunContext
 from tidegauge.run.environment import Environment
-from tidegauge.run.executor import Executor
+from tidegauge.run.executor import PlanExecutor
+from tidegauge.run.jobs import Job, JobRunner, PlannedJobs
 from tidegauge.run.options import RunOptions
 from tidegauge.run.planner import PlanFlow, Planner
+from tidegauge.run.ready import drop_missing, find_ready
 from tidegauge.run.report import FlowReport, RunReport
-from tidegauge.run.scheduler import Begun, Job, Schedule
-from tidegauge.run.standing import drop_missing, find_standing
 from tidegauge.run.without_data import bring_up_to_date
 
 
@@ -87,20 +87,22 @@ def open_runner(
 class Runner:
     """One run. `sources` are the open databases of the thread that plans."""
 
-    def __init__(self, context: RunContext, sources: Sources, plan_flow: PlanFlow | None = None) -> None:
+    def __init__(
+        self, context: RunContext, sources: SourceConnections, plan_flow: PlanFlow | None = None
+    ) -> None:
         self.run_id = context.run_id
         self.ledger = context.ledger
         self.sources = sources
         self._context = context
         self._planner = Planner(context, plan_flow)
-        self._executor = Executor(context)
+        self._executor = PlanExecutor(context)
 
     def schedule(
         self,
         flows: Sequence[AnyFlow],
         missing: Mapping[str, TidegaugeError] | None = None,
         others: Sequence[WithoutData] = (),
-    ) -> Schedule:
+    ) -> JobRunner:
         """Plan the flows and return their schedule, which also finishes the plans that earlier runs left.
 
         `missing`: the flows whose table is gone, each with the error to report. `others`: views and optimize
@@ -116,20 +118,20 @@ class Runner:
         quick = {flow.name: flow for flow in later if plans_quickly(flow)}
         following = self._make_following_jobs([flow for flow in later if flow.name not in quick], others)
 
-        def follow(meant: Sequence[GraphFlow]) -> Begun:
+        def follow(meant: Sequence[GraphFlow]) -> PlannedJobs:
             if meant[0].name not in quick:
-                return Begun({}, [report for one in meant for report in following[one.name]()])
+                return PlannedJobs({}, [report for one in meant for report in following[one.name]()])
             with context.environment.sources() as sources:
                 return self._begin([quick[one.name] for one in meant], sources)
 
-        return Schedule(context, begun, [*later, *others], follow, together=quick.keys(), order=[*names])
+        return JobRunner(context, begun, [*later, *others], follow, together=quick.keys(), order=[*names])
 
     def _begin_first(
         self,
         flows: Sequence[AnyFlow],
         names: AbstractSet[str],
         missing: Mapping[str, TidegaugeError] | None,
-    ) -> tuple[Begun, list[AnyFlow]]:
+    ) -> tuple[PlannedJobs, list[AnyFlow]]:
         """Plan the flows that need not wait for others. Returns the result, and the flows to plan later.
 
         A flow that reads the output of another flow of this run waits for that one. A flow that plans by
@@ -144,17 +146,17 @@ class Runner:
             if flow.name in waiting and plans_quickly(flow) and waiting[flow.name] <= begun.quiet
         }
         more = self._begin([*at_once.values()], self.sources)
-        both = Begun({**begun.jobs, **more.jobs}, [*begun.reports, *more.reports])
+        both = PlannedJobs({**begun.jobs, **more.jobs}, [*begun.reports, *more.reports])
         return both, [flow for flow in flows if flow.name in waiting and flow.name not in at_once]
 
     def _begin(
         self,
         flows: Sequence[AnyFlow],
-        sources: Sources,
+        sources: SourceConnections,
         missing: Mapping[str, TidegaugeError] | None = None,
-    ) -> Begun:
+    ) -> PlannedJobs:
         """Plan flows that need not wait for others any more, and make their jobs."""
-        standing = find_standing(self._context, flows)
+        standing = find_ready(self._context, flows)
         free, dropped = drop_missing(self._context, standing.free, standing.left, missing or {})
         new = [flow for flow in free if flow.name not in standing.left]
         planned, refused = self._planner.plan(new, sources)
@@ -165,7 +167,7 @@ class Runner:
             if flow.name in standing.left
         }
         quiet = frozenset(one.flow.spec.name for one in planned if one.plan is None)
-        return Begun(jobs, [*standing.refused, *dropped, *refused], quiet)
+        return PlannedJobs(jobs, [*standing.refused, *dropped, *refused], quiet)
 
     def _make_following_jobs(self, flows: Sequence[AnyFlow], others: Sequence[WithoutData]) -> dict[str, Job]:
         """By flow, the job that brings it up to date once the flows that it reads from have ended."""
@@ -174,20 +176,20 @@ class Runner:
 
     def schedule_left(
         self, flows: Sequence[AnyFlow], missing: Mapping[str, TidegaugeError] | None = None
-    ) -> Schedule:
+    ) -> JobRunner:
         """Return a schedule that only finishes the plans that earlier runs left, with their own windows."""
         context = self._context
         context.spark.prepare_for(flows)
         context.tell(FlowsChosen(tuple(flows)))
-        standing = find_standing(context, [context.options.with_readers(flow) for flow in flows])
+        standing = find_ready(context, [context.options.with_readers(flow) for flow in flows])
         left = [flow for flow in standing.free if flow.name in standing.left]
         free, dropped = drop_missing(context, left, standing.left, missing or {})
         jobs = {flow.name: partial(self._resume, flow, standing.left[flow.name], only=True) for flow in free}
-        return Schedule(context, Begun(jobs, [*standing.refused, *dropped]))
+        return JobRunner(context, PlannedJobs(jobs, [*standing.refused, *dropped]))
 
     def _follow(self, flow: AnyFlow) -> list[FlowReport]:
         """Bring one flow up to date, once the flows that it reads from have ended."""
-        standing = find_standing(self._context, [flow])
+        standing = find_ready(self._context, [flow])
         if standing.left:
             return [*standing.refused, *self._resume(flow, standing.left[flow.name])]
         with self._context.environment.sources() as sources:
@@ -213,7 +215,7 @@ class Runner:
                 return [first]
             return [first, *self._plan_and_execute([flow], sources)]
 
-    def _plan_and_execute(self, flows: Sequence[AnyFlow], sources: Sources) -> list[FlowReport]:
+    def _plan_and_execute(self, flows: Sequence[AnyFlow], sources: SourceConnections) -> list[FlowReport]:
         planned, refused = self._planner.plan(flows, sources)
         return [*refused, *(report for one in planned for report in self._executor.execute(one))]
 

@@ -16,24 +16,24 @@ from tidegauge.model.epoch_numbers import number_of
 from tidegauge.model.position import Value, ValueKind, step_down
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import OrderedColumn
-from tidegauge.sources.dialect import Moment, OpenWork
+from tidegauge.sources.dialect import ClockReading, OpenWork
 
 
 @dataclass(frozen=True)
-class Oldest:
+class OldestOpenWork:
     """The open work that the bound has to wait for, and what a person should know about it."""
 
     work: OpenWork | None
     notes: tuple[str, ...]
 
 
-def must_wait_for(work: OpenWork, moment: Moment, options: TableOptions) -> bool:
+def must_wait_for(work: OpenWork, moment: ClockReading, options: TableOptions) -> bool:
     """Whether the work has to be waited for; False if the user chose to ignore work of its age."""
     limit = options.ignore_transactions_after
     return limit is None or moment.clock - work.started <= limit
 
 
-def find_oldest(moment: Moment, options: TableOptions) -> Oldest:
+def find_oldest(moment: ClockReading, options: TableOptions) -> OldestOpenWork:
     """The oldest open work that has to be waited for; a note names ignored work as a risk."""
     notes = [] if moment.blind is None else [moment.blind]
     counted = []
@@ -45,7 +45,7 @@ def find_oldest(moment: Moment, options: TableOptions) -> Oldest:
             )
         else:
             counted.append(replace(work, started=work.started - options.settle) if work.prepared else work)
-    return Oldest(min(counted, key=lambda work: work.started, default=None), tuple(notes))
+    return OldestOpenWork(min(counted, key=lambda work: work.started, default=None), tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Bound:
     notes: tuple[str, ...]
 
 
-def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
+def timestamp_bound(moment: ClockReading, options: TableOptions, cursor: OrderedColumn) -> Bound:
     """The bound: `settle` before the clock or before the start of the oldest open work, less one unit.
 
     A cursor without a zone may be in UTC or in the server's own zone, which falls back by an hour in autumn;
@@ -71,7 +71,7 @@ def timestamp_bound(moment: Moment, options: TableOptions, cursor: OrderedColumn
     return replace(bound, notes=(*notes, *bound.notes))
 
 
-def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: OrderedColumn) -> Bound:
+def bound_at(edge: datetime, moment: ClockReading, options: TableOptions, cursor: OrderedColumn) -> Bound:
     """The bound if everything that was stamped before the edge is committed."""
     edge, notes = edge - options.settle, []
     if cursor.epoch is not None:
@@ -93,7 +93,7 @@ def bound_at(edge: datetime, moment: Moment, options: TableOptions, cursor: Orde
     return Bound(step_down(Value(kind, text), cursor.scale), tuple(notes))
 
 
-def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
+def latest_now(moment: ClockReading, cursor: OrderedColumn) -> Value:
     """The latest cursor value of a row that is stamped by now; a row past it is dated in the future."""
     edge = moment.clock
     if cursor.epoch is not None:
@@ -106,7 +106,7 @@ def latest_now(moment: Moment, cursor: OrderedColumn) -> Value:
     return Value(kind, edge.isoformat(sep=" ", timespec="microseconds"))
 
 
-def reads_from(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> datetime:
+def reads_from(moment: ClockReading, options: TableOptions, cursor: OrderedColumn) -> datetime:
     """The time, by the source's clock, from which rows stamped by now are old enough; in whole seconds."""
     edge = moment.clock
     if cursor.kind is ValueKind.DATE:
@@ -116,11 +116,11 @@ def reads_from(moment: Moment, options: TableOptions, cursor: OrderedColumn) -> 
     return (edge + options.settle).replace(microsecond=0) + timedelta(seconds=2)
 
 
-def describe_blocker(work: OpenWork, moment: Moment) -> str:
+def describe_blocker(work: OpenWork, moment: ClockReading) -> str:
     return f"held back by {work.who}, open for {age_of(work, moment)}"
 
 
-def age_of(work: OpenWork, moment: Moment) -> str:
+def age_of(work: OpenWork, moment: ClockReading) -> str:
     seconds = max(0, round((moment.clock - work.started).total_seconds()))
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)

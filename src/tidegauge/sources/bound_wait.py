@@ -17,8 +17,8 @@ from typing import Protocol
 from tidegauge.model.position import Value
 from tidegauge.model.spec import TableOptions
 from tidegauge.sources.bound import must_wait_for
-from tidegauge.sources.candidate import Candidate, drop_ended, identity
-from tidegauge.sources.dialect import Moment, OpenWork
+from tidegauge.sources.candidate import BoundCandidate, drop_ended, identity
+from tidegauge.sources.dialect import ClockReading, OpenWork
 
 SHORT = 1.0
 """Seconds to wait for the newest candidate: most open transactions last milliseconds."""
@@ -34,11 +34,11 @@ _PAUSES = (0.01, 0.02, 0.05, 0.1)
 class ReadyBound:
     """How far a survey may read, and what it did not wait for."""
 
-    candidate: Candidate | None
+    candidate: BoundCandidate | None
     """The newest candidate that is safe."""
-    waiting: tuple[Candidate, ...]
+    waiting: tuple[BoundCandidate, ...]
     """Newer candidates, which are not safe yet."""
-    moment: Moment
+    moment: ClockReading
     """The last look at the source."""
     blockers: tuple[OpenWork, ...]
     """The open work that keeps the newest candidate from being safe."""
@@ -50,7 +50,7 @@ class ReadyBound:
 
 
 class AskServer(Protocol):
-    def __call__(self, *, fresh: bool) -> Moment: ...
+    def __call__(self, *, fresh: bool) -> ClockReading: ...
 
 
 class BoundWait:
@@ -58,12 +58,12 @@ class BoundWait:
 
     def __init__(self, ask: AskServer) -> None:
         self._ask = ask
-        self._last: Moment | None = None
+        self._last: ClockReading | None = None
         self._known: dict[tuple[str, ...], float] = {}
         """By identity of open work: the monotonic time at which it was first seen."""
-        self._looks: tuple[Candidate, ...] = ()
+        self._looks: tuple[BoundCandidate, ...] = ()
 
-    def look(self, *, fresh: bool) -> Moment:
+    def look(self, *, fresh: bool) -> ClockReading:
         moment = self._ask(fresh=fresh)
         if moment is self._last:
             return moment
@@ -72,15 +72,15 @@ class BoundWait:
         looks = [drop_ended(one, moment) for one in self._looks]
         safe = max((one.seen for one in looks if not one.open), default=datetime.min)
         looks = [one for one in looks if one.seen >= safe]
-        self._looks = (*looks[: _LOOKS - 1], Candidate(None, moment.clock, moment.open))
+        self._looks = (*looks[: _LOOKS - 1], BoundCandidate(None, moment.clock, moment.open))
         return moment
 
-    def moments(self, options: TableOptions, kept: tuple[Candidate, ...]) -> ReadyBound:
+    def moments(self, options: TableOptions, kept: tuple[BoundCandidate, ...]) -> ReadyBound:
         """The bound for a cursor of timestamps, from the looks of this process and the candidates `kept` by
         earlier ones."""
-        known: dict[datetime, Candidate] = {one.seen: one for one in kept}
+        known: dict[datetime, BoundCandidate] = {one.seen: one for one in kept}
 
-        def choose(moment: Moment) -> ReadyBound:
+        def choose(moment: ClockReading) -> ReadyBound:
             # `look` has already dropped ended work from the looks of this process.
             known.update({seen: drop_ended(one, moment) for seen, one in known.items()})
             known.update({one.seen: one for one in self._looks})
@@ -95,20 +95,23 @@ class BoundWait:
         # Nothing to keep: the next survey finds an equally young bound by itself.
         return replace(found, waiting=()) if found.age <= LONG else found
 
-    def values(self, options: TableOptions, kept: tuple[Candidate, ...], value: Value) -> ReadyBound:
+    def values(self, options: TableOptions, kept: tuple[BoundCandidate, ...], value: Value) -> ReadyBound:
         """The bound for a cursor of values; `value` is the highest just now."""
         # The clock is read after the value, so whatever was open when the value was seen is in the list.
         moment = self.look(fresh=True)
-        known = [*kept, Candidate(value, moment.clock, moment.open)]
+        known = [*kept, BoundCandidate(value, moment.clock, moment.open)]
 
-        def choose(moment: Moment) -> ReadyBound:
+        def choose(moment: ClockReading) -> ReadyBound:
             known[:] = [drop_ended(one, moment) for one in known]
             return _choose(known, moment, options)
 
         return self._await(moment, choose, lambda found: self._count_waited(found) >= SHORT)
 
     def _await(
-        self, moment: Moment, choose: Callable[[Moment], ReadyBound], is_enough: Callable[[ReadyBound], bool]
+        self,
+        moment: ClockReading,
+        choose: Callable[[ClockReading], ReadyBound],
+        is_enough: Callable[[ReadyBound], bool],
     ) -> ReadyBound:
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         while (found := choose(moment)).blockers and not is_enough(found):
@@ -124,7 +127,7 @@ class BoundWait:
         return max(now - self._known[identity(work)] for work in found.blockers)
 
 
-def _choose(candidates: Iterable[Candidate], moment: Moment, options: TableOptions) -> ReadyBound:
+def _choose(candidates: Iterable[BoundCandidate], moment: ClockReading, options: TableOptions) -> ReadyBound:
     """Choose the newest safe candidate, and keep the newer ones: if those were dropped too, in a steady
     stream of transactions none would ever become safe."""
     ordered = sorted(candidates, key=lambda one: one.seen)

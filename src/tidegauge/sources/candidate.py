@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tidegauge.errors import PositionError
 from tidegauge.model.pending import Pending
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.sources.dialect import Moment, OpenWork
+from tidegauge.sources.dialect import ClockReading, OpenWork
 
 _ROUNDING = timedelta(seconds=2)
 """The start of one statement may seem to differ by less than this, if a server gives whole seconds."""
@@ -18,7 +18,7 @@ _LONGEST = 60_000
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BoundCandidate:
     """A point that is safe when nothing is left in `open`."""
 
     value: Value | None
@@ -29,7 +29,7 @@ class Candidate:
     """Work that was open then and had not ended by the last look."""
 
 
-def drop_ended(candidate: Candidate, moment: Moment) -> Candidate:
+def drop_ended(candidate: BoundCandidate, moment: ClockReading) -> BoundCandidate:
     """The candidate without the work that has ended by a later look.
 
     A work is the same while its connection has the same transaction, or the same statement and no
@@ -49,7 +49,7 @@ def drop_ended(candidate: Candidate, moment: Moment) -> Candidate:
 class _OpenNow:
     """The work that is open at a look, to find in it the work that was open before."""
 
-    def __init__(self, candidate: Candidate, moment: Moment) -> None:
+    def __init__(self, candidate: BoundCandidate, moment: ClockReading) -> None:
         self._by_connection = {work.connection: work for work in moment.open if work.connection}
         self._without = [work for work in moment.open if not work.connection]
         known = [old for old in candidate.open if not old.connection]
@@ -87,7 +87,7 @@ def _is_same_transaction(old: OpenWork, work: OpenWork) -> bool:
     return old.transaction == work.transaction
 
 
-def to_text(candidates: Iterable[Candidate], waiting: int = 0) -> str | None:
+def to_text(candidates: Iterable[BoundCandidate], waiting: int = 0) -> str | None:
     """Text for the ledger with the candidates and, for people, how many rows are dated in the future; None if
     there is nothing to keep. Of many candidates the oldest, which become safe first, and the newest stay."""
     kept = sorted(candidates, key=lambda one: one.seen)
@@ -97,7 +97,7 @@ def to_text(candidates: Iterable[Candidate], waiting: int = 0) -> str | None:
     return text if (kept or waiting) and len(text) <= _LONGEST else None
 
 
-def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]:
+def from_text(text: str | None, kind: ValueKind | None) -> tuple[BoundCandidate, ...]:
     """The candidates that an earlier survey kept in the ledger, without those of another kind of cursor.
 
     `kind` is the kind of the values, None for a cursor of timestamps.
@@ -109,7 +109,7 @@ def from_text(text: str | None, kind: ValueKind | None) -> tuple[Candidate, ...]
     return tuple(one for one in found if (one.value.kind if one.value else None) is kind)
 
 
-def _to_body(candidate: Candidate) -> dict[str, object]:
+def _to_body(candidate: BoundCandidate) -> dict[str, object]:
     value = candidate.value
     return {
         "seen": candidate.seen.isoformat(),
@@ -118,7 +118,7 @@ def _to_body(candidate: Candidate) -> dict[str, object]:
     }
 
 
-def _from_body(body: object) -> Candidate:
+def _from_body(body: object) -> BoundCandidate:
     match body:
         case {"seen": str(seen), "value": None, "open": [*works]}:
             value = None
@@ -126,7 +126,7 @@ def _from_body(body: object) -> Candidate:
             value = Value(ValueKind(kind), text)
         case _:
             raise ValueError("not a candidate")
-    return Candidate(value, datetime.fromisoformat(seen), tuple(_work(one) for one in works))
+    return BoundCandidate(value, datetime.fromisoformat(seen), tuple(_work(one) for one in works))
 
 
 def _work(body: object) -> OpenWork:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from tidegauge.errors import ColumnMissing, TypeNotHeld, tell_types
 from tidegauge.model.spec import TableName, TableOptions
 from tidegauge.sources.dialect import suggest_names
-from tidegauge.sources.types import Native, Rules
+from tidegauge.sources.types import CatalogueColumn, TypeRules
 
 _SIZE = re.compile(r" ?\([^)]*\)")
 
 
 def types_of(
-    rules: Rules, table: TableName, options: TableOptions, columns: Sequence[Native]
+    rules: TypeRules, table: TableName, options: TableOptions, columns: Sequence[CatalogueColumn]
 ) -> dict[str, str]:
     """Column → how it shall arrive. An entry for its name wins over one for its type. Raises ColumnMissing
     for an entry that names neither a column nor a type, because it would silently do nothing."""
@@ -36,22 +36,22 @@ def types_of(
     return found | {name: arrives for name, arrives in options.types.items() if name in known}
 
 
-def names_of(column: Native) -> tuple[str, ...]:
+def names_of(column: CatalogueColumn) -> tuple[str, ...]:
     """The ways in which people write a column's type, the plainest first."""
     full = column.full.lower()
     return tuple(dict.fromkeys((column.type, _SIZE.sub("", full), full)))
 
 
 def refuse_unheld(
-    rules: Rules,
+    rules: TypeRules,
     table: TableName,
     options: TableOptions,
-    columns: Sequence[Native],
+    columns: Sequence[CatalogueColumn],
 ) -> None:
     """Raises TypeNotHeld that names all columns that cannot be held exactly, and the `types:` line to add.
 
     `options.types` has to be by column name, as `types_of` gives it."""
-    found: list[tuple[Native, str]] = []
+    found: list[tuple[CatalogueColumn, str]] = []
     for column in columns:
         rule = rules.find(column)
         kept = options.keeps_types and rule is not None and rule.through(column)

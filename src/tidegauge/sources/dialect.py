@@ -14,9 +14,9 @@ from tidegauge.model.position import MOMENTS, Value, ValueKind
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.sources.notation import Notation
-from tidegauge.sources.types import Native, Rules
+from tidegauge.sources.types import CatalogueColumn, TypeRules
 
-MARK = "/* tidegauge */"
+COMMENT = "/* tidegauge */"
 """A comment in each of our own statements, so that we do not wait for our own sessions."""
 READER = "tidegauge-reader"
 """The application name of every session that only reads."""
@@ -31,10 +31,10 @@ class UniqueKey:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class TableDescription:
     """What a database says about one table."""
 
-    columns: tuple[Native, ...]
+    columns: tuple[CatalogueColumn, ...]
     uniques: tuple[UniqueKey, ...]
     """Only constraints that hold for every row (no partial index), on columns that cannot be NULL."""
     indexed: frozenset[str]
@@ -47,7 +47,7 @@ class Catalogue:
     """Columns by which an index sorts the rows → SQL that makes the database use that index."""
     notes: tuple[str, ...] = ()
 
-    def column(self, name: str) -> Native | None:
+    def column(self, name: str) -> CatalogueColumn | None:
         return next((column for column in self.columns if column.name == name), None)
 
 
@@ -72,7 +72,7 @@ class OpenWork:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ClockReading:
     """The source's clock, and the work that was open just after the clock was read."""
 
     clock: datetime
@@ -92,7 +92,7 @@ class Moment:
 class Dialect(Protocol):
     """One connection to one database. Everything it raises is a `TidegaugeError`."""
 
-    rules: Rules
+    rules: TypeRules
     folds_case: bool
     """Two columns of a table never differ by case alone."""
 
@@ -136,19 +136,19 @@ class Dialect(Protocol):
     def identity(self) -> str:
         """Identifies the server; the same whichever address is used, if the server has an identifier."""
 
-    def catalogue(self, table: TableName) -> Catalogue:
+    def catalogue(self, table: TableName) -> TableDescription:
         """What the database says about a table. Raises TableMissing."""
 
-    def expression(self, table: TableName, sql: str) -> Native:
+    def expression(self, table: TableName, sql: str) -> CatalogueColumn:
         """The type of an expression over the table, as the database sees it.
 
         Raises ColumnMissing or CursorUnsuitable.
         """
 
-    def ordered(self, table: TableName, native: Native, sql: str) -> OrderedColumn | None:
+    def ordered(self, table: TableName, native: CatalogueColumn, sql: str) -> OrderedColumn | None:
         """How a column or expression is ordered; None if it cannot be ordered safely (floats)."""
 
-    def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
+    def cursor_kind(self, table: TableName, native: CatalogueColumn, ordered: OrderedColumn) -> str | None:
         """`timestamp`, `value`, or None if it cannot be a cursor."""
 
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:
@@ -158,7 +158,7 @@ class Dialect(Protocol):
         any other cursor. Raises CursorUnsuitable or KeyUnsuitable for a mixture.
         """
 
-    def moment(self, *, fresh: bool) -> Moment:
+    def moment(self, *, fresh: bool) -> ClockReading:
         """The clock and the open work; unless `fresh`, perhaps as they were a second ago.
 
         For timestamps an older moment gives a lower bound, which is as safe. For values the clock has to be

@@ -13,7 +13,7 @@ from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.engines import FACTS
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition
-from tidegauge.model.spec import Database, Read
+from tidegauge.model.spec import Database, ReadMethod
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.model.trace import trace_sql
 from tidegauge.sources import sql
@@ -41,7 +41,7 @@ class DirectReader:
         batch_data = self._jdbc.batch_data(source_table, batch)
         if (
             find_jdbc_reason(source_table, self._database) is not None
-            or source_table.options.read is Read.JDBC
+            or source_table.options.read is ReadMethod.JDBC
         ):
             return batch_data
         splits = self._splits(source_table, batch)
@@ -110,7 +110,7 @@ def find_jdbc_reason(source_table: SourceTable, database: Database) -> str | Non
     Raises ConfigError for `read: direct` or `read: jdbc` if that is not possible.
     """
     wanted = source_table.options.read
-    if wanted is Read.JDBC:
+    if wanted is ReadMethod.JDBC:
         title = FACTS[database.engine].title
         reason = None
         if find_engine(database).jdbc_options is None:
@@ -125,7 +125,7 @@ def find_jdbc_reason(source_table: SourceTable, database: Database) -> str | Non
             )
         return None
     reason = direct_reason(source_table, database)
-    if reason is not None and wanted is Read.DIRECT:
+    if reason is not None and wanted is ReadMethod.DIRECT:
         raise ConfigError(
             f"{source_table.table}: `read: direct` is not possible: {reason}",
             hint="leave `read:` at auto, which goes through JDBC for this table",

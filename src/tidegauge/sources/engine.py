@@ -12,12 +12,12 @@ from typing import Protocol
 from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import Engine
 from tidegauge.model.position import Value
-from tidegauge.model.privileges import Asked, ReadAccess
-from tidegauge.model.spec import Database, Read, TableName
+from tidegauge.model.privileges import QueryRunner, ReadAccess
+from tidegauge.model.spec import Database, ReadMethod, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.dialect import Dialect
 from tidegauge.sources.direct_types import ColumnWay
-from tidegauge.sources.types import Rules
+from tidegauge.sources.types import TypeRules
 
 
 class MakeSplit(Protocol):
@@ -43,7 +43,7 @@ class SourceEngine:
     """Everything about one kind of database that the shared code of this room asks for."""
 
     engine: Engine
-    rules: Rules
+    rules: TypeRules
     """How the engine's types arrive, for the newest version of the server."""
     open_dialect: Callable[[Database], Dialect]
     """Connects, and loads the driver only then. Raises SourceUnreachable."""
@@ -57,7 +57,7 @@ class SourceEngine:
     """Gives all that Spark needs to connect, with the session in UTC. Raises ConfigError. None if the engine
     has no JDBC driver; then every table can be read without one."""
     make_split: MakeSplit
-    why_not_direct: Callable[[Database, Read], str | None] = lambda *_: None
+    why_not_direct: Callable[[Database, ReadMethod], str | None] = lambda *_: None
     """Says why a connection cannot be read without JDBC, under `read: auto` or `direct`; None if it can."""
     column_way: Callable[[SourceColumn], ColumnWay | None] = lambda _: None
     """How a column travels without JDBC if this engine has its own way for it; None for the usual way."""
@@ -66,5 +66,5 @@ class SourceEngine:
     `table_name` does."""
     spread: Callable[[tuple[Split, ...]], tuple[Split, ...]] | None = None
     """Runs the queries of a large batch on the server now, and gives more splits, which fetch its results."""
-    ask_access: Callable[[Asked, Sequence[TableName]], ReadAccess] | None = None
+    ask_access: Callable[[QueryRunner, Sequence[TableName]], ReadAccess] | None = None
     """Finds what the login may not read of these tables; None if the engine has no access rights."""

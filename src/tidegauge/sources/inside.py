@@ -11,13 +11,13 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
-from tidegauge.sources.dialect import MARK
+from tidegauge.sources.dialect import COMMENT
 from tidegauge.sources.direct_types import value_not_held
 from tidegauge.sources.engines import find_engine
 from tidegauge.sources.row_key import COPY, ROW
 
 
-class InsideReader:
+class SameDatabaseReader:
     """Implements `model.protocols.source.Reader`. Holds no connection: the output has the session."""
 
     def __init__(self, database: Database) -> None:
@@ -51,7 +51,7 @@ class InsideReader:
             source_table.table,
             tuple(values),
             f"CASE {guards} END" if guards else "",
-            f"FROM {source_table.relation or named(self._database, source_table.table)} {MARK} WHERE {where}",
+            f"FROM {source_table.relation or named(self._database, source_table.table)} {COMMENT} WHERE {where}",
             self._engine.types_query(self._database, source_table.table),
             partial(value_not_held, source_table),
             frozenset(one.name for one in source_table.columns if one.mask or one.name in (ROW, COPY)),

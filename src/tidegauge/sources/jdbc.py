@@ -16,7 +16,7 @@ from tidegauge.model.position import RowPosition
 from tidegauge.model.spec import Database
 from tidegauge.model.table import SourceTable
 from tidegauge.sources import sql
-from tidegauge.sources.dialect import MARK
+from tidegauge.sources.dialect import COMMENT
 from tidegauge.sources.engines import find_engine
 from tidegauge.sources.texts import spark_text
 from tidegauge.sources.types import IN_UTC
@@ -84,7 +84,7 @@ class JdbcReader:
         if guards:
             columns.append(f"CASE {' '.join(guards)} END AS g")
         table = sql.relation(source_table, self._engine.table_name)
-        return f"SELECT {MARK} {', '.join(columns)} FROM {table} WHERE {where}"
+        return f"SELECT {COMMENT} {', '.join(columns)} FROM {table} WHERE {where}"
 
 
 def only_key(source_table: SourceTable) -> SourceTable:

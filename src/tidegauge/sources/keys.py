@@ -15,7 +15,7 @@ from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import Database
 from tidegauge.model.table import Field, Layout, SourceColumn, SourceTable
 from tidegauge.sources import sql
-from tidegauge.sources.dialect import MARK, Dialect
+from tidegauge.sources.dialect import COMMENT, Dialect
 from tidegauge.sources.jdbc import only_key
 from tidegauge.sources.open import open_dialect
 from tidegauge.sources.texts import parse_text
@@ -104,7 +104,7 @@ def _select(dialect: Dialect, source_table: SourceTable, where: str) -> str:
     if guards:
         values.append(f"CASE {' '.join(guards)} END AS g")
     condition = f" WHERE {where}" if where else ""
-    return f"SELECT {MARK} {', '.join(values)} FROM {sql.relation(source_table, dialect.name)}{condition}"
+    return f"SELECT {COMMENT} {', '.join(values)} FROM {sql.relation(source_table, dialect.name)}{condition}"
 
 
 def _refuse_guarded(source_table: SourceTable, caught: set[Any]) -> None:

@@ -21,7 +21,7 @@ from tidegauge.model.table import SourceColumn
 from tidegauge.model.types import INTEGER_DIGITS, parse_decimal
 from tidegauge.sources.column_types import refuse_unheld
 from tidegauge.sources.dialect import Dialect
-from tidegauge.sources.types import Native, arrive
+from tidegauge.sources.types import CatalogueColumn, arrive
 
 _CLOSE = 0.8
 _WILD = frozenset("*?[")
@@ -34,7 +34,11 @@ class ChosenColumns:
 
 
 def choose_columns(
-    dialect: Dialect, table: TableName, options: TableOptions, found: Sequence[Native], key: Collection[str]
+    dialect: Dialect,
+    table: TableName,
+    options: TableOptions,
+    found: Sequence[CatalogueColumn],
+    key: Collection[str],
 ) -> ChosenColumns:
     """Choose the columns to read, and how. Raises ConfigError if the cursor or the key is left out or masked,
     or a mask is not possible; TypeNotHeld for a column that cannot be held exactly."""
@@ -104,7 +108,11 @@ def _plain_names(choice: ColumnChoice, masks: Sequence[ColumnMask]) -> list[tupl
 
 
 def _read(
-    dialect: Dialect, table: TableName, options: TableOptions, native: Native, mask: ColumnMask | None
+    dialect: Dialect,
+    table: TableName,
+    options: TableOptions,
+    native: CatalogueColumn,
+    mask: ColumnMask | None,
 ) -> SourceColumn:
     quoted, rules = dialect.quote(native.name), dialect.rules
 

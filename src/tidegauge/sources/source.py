@@ -18,16 +18,16 @@ from tidegauge.errors import (
 from tidegauge.model.position import ORDERED, RowPosition, Value, ValueKind
 from tidegauge.model.secret import name_openly
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import EVERY_ROW, Cut, OrderedColumn, Outlook, SourceTable, Survey
+from tidegauge.model.table import EVERY_ROW, Cut, OrderedColumn, SessionVisibility, SourceTable, Survey
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
 from tidegauge.sources.column_types import types_of
-from tidegauge.sources.dialect import MARK, Catalogue, Dialect, column_missing
+from tidegauge.sources.dialect import COMMENT, Dialect, TableDescription, column_missing
 from tidegauge.sources.masks import choose_columns
 from tidegauge.sources.row_key import add_row_key, needs_row_key
 from tidegauge.sources.survey import TableSurvey
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -152,10 +152,10 @@ class DatabaseSource:
         with self._lock, self._dialect.held():
             return self._dialect.rows(sql)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> SessionVisibility:
         with self._lock, self._dialect.held():
             moment = self._dialect.moment(fresh=True)
-            return Outlook(moment.clock, moment.blind)
+            return SessionVisibility(moment.clock, moment.blind)
 
     def close(self) -> None:
         with self._lock:
@@ -165,7 +165,7 @@ class DatabaseSource:
         return TableSurvey(self._dialect, self._bound_wait, source_table, after, step)
 
     def _cursor(
-        self, table: TableName, options: TableOptions, catalogue: Catalogue
+        self, table: TableName, options: TableOptions, catalogue: TableDescription
     ) -> tuple[OrderedColumn, str, tuple[str, ...]]:
         notes: tuple[str, ...] = ()
         if options.snapshot:
@@ -210,7 +210,7 @@ class DatabaseSource:
         return OrderedColumn("", self._dialect.literal(moment), "{}", moment.kind, nullable=False)
 
     def _key(
-        self, table: TableName, options: TableOptions, catalogue: Catalogue
+        self, table: TableName, options: TableOptions, catalogue: TableDescription
     ) -> tuple[tuple[OrderedColumn, ...], bool]:
         names = options.key or next((u.columns for u in catalogue.uniques if u.primary), catalogue.key_hint)
         if not names:
@@ -244,7 +244,9 @@ class DatabaseSource:
             return ""
         condition = f"({options.where.sql}\n)"
         try:
-            self._dialect.rows(f"SELECT {MARK} 1 FROM {self._dialect.name(table)} WHERE {condition} LIMIT 0")
+            self._dialect.rows(
+                f"SELECT {COMMENT} 1 FROM {self._dialect.name(table)} WHERE {condition} LIMIT 0"
+            )
         except SourceUnreachable:
             raise
         except SourceError as error:
@@ -255,7 +257,7 @@ class DatabaseSource:
             ) from error
         return condition
 
-    def _column(self, catalogue: Catalogue, name: str) -> Native | None:
+    def _column(self, catalogue: TableDescription, name: str) -> CatalogueColumn | None:
         exact = catalogue.column(name)
         if exact is not None or not self._dialect.folds_case:
             return exact

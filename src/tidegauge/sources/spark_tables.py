@@ -22,7 +22,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.model.types import parse_decimal, quote
 from tidegauge.sources.delta.added_files import find_files, read_added_rows
-from tidegauge.sources.small_column import SmallColumn, read_small_column
+from tidegauge.sources.delta.small_column import SmallColumn, read_small_column
 from tidegauge.spark.comparable import make_comparable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName
 from tidegauge.model.table import OrderedColumn, SourceTable
-from tidegauge.sources.dialect import MARK
+from tidegauge.sources.dialect import COMMENT
 
 Literal = Callable[[Value], str]
 
@@ -88,7 +88,7 @@ def cuts(source_table: SourceTable, table: str, where: str, step: int) -> str:
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
     return (
-        f"SELECT {MARK} n, {texts} FROM (SELECT ROW_NUMBER() OVER (ORDER BY {names}) AS n,"
+        f"SELECT {COMMENT} n, {texts} FROM (SELECT ROW_NUMBER() OVER (ORDER BY {names}) AS n,"
         f" COUNT(*) OVER () AS total, {names} FROM (SELECT {raw} FROM {table} WHERE {where}) AS r) AS w"
         f" WHERE n % {step} = 0 OR n = total ORDER BY n"
     )
@@ -111,13 +111,13 @@ def _one_row(source_table: SourceTable, table: str, where: str, direction: str, 
     raw = ", ".join(f"{part.order} AS o{i}" for i, part in enumerate(parts))
     texts = ", ".join(part.text.replace("{}", f"o{i}") for i, part in enumerate(parts))
     return (
-        f"SELECT {MARK} {texts} FROM (SELECT {raw} FROM {table}{source_table.along} WHERE {where}"
+        f"SELECT {COMMENT} {texts} FROM (SELECT {raw} FROM {table}{source_table.along} WHERE {where}"
         f" ORDER BY {order} LIMIT 1{offset}) AS w"
     )
 
 
 def count(source_table: SourceTable, table: str, where: str) -> str:
-    return f"SELECT {MARK} COUNT(*) FROM {table}{source_table.along} WHERE {where}"
+    return f"SELECT {COMMENT} COUNT(*) FROM {table}{source_table.along} WHERE {where}"
 
 
 def highest(source_table: SourceTable, table: str, where: str, rows: int = 1) -> str:
@@ -125,7 +125,7 @@ def highest(source_table: SourceTable, table: str, where: str, rows: int = 1) ->
     text = source_table.cursor.text.replace("{}", "o0")
     # By `w.o0`: PostgreSQL names the text o0 too, and would sort 9 before 10.
     return (
-        f"SELECT {MARK} {text} FROM (SELECT {source_table.cursor.order} AS o0 FROM {table} WHERE {where}"
+        f"SELECT {COMMENT} {text} FROM (SELECT {source_table.cursor.order} AS o0 FROM {table} WHERE {where}"
         f" ORDER BY o0 DESC LIMIT {rows}) AS w ORDER BY w.o0 DESC"
     )
 
@@ -143,7 +143,7 @@ def around(source_table: SourceTable, table: str, literal: str) -> str:
         f" WHERE {_add_filter(source_table, where)}) AS w{i})"
         for i, (end, where) in enumerate(ends)
     )
-    return f"SELECT {MARK} {found}"
+    return f"SELECT {COMMENT} {found}"
 
 
 def counts(source_table: SourceTable, table: str, waiting: str | None, young: str | None) -> str:
@@ -153,7 +153,7 @@ def counts(source_table: SourceTable, table: str, waiting: str | None, young: st
     which = (null, waiting or "1 = 0", young or "1 = 0")
     counted = ", ".join(f"COUNT(CASE WHEN {one} THEN 1 END)" for one in which)
     any_of = _add_filter(source_table, f"({' OR '.join(which)})")
-    return f"SELECT {MARK} {counted} FROM {table} WHERE {any_of}"
+    return f"SELECT {COMMENT} {counted} FROM {table} WHERE {any_of}"
 
 
 def find_repeated(source_table: SourceTable, table: str, where: str | None) -> str:
@@ -164,7 +164,7 @@ def find_repeated(source_table: SourceTable, table: str, where: str | None) -> s
     scope = where or source_table.filter
     condition = f" WHERE {scope}" if scope else ""
     return (
-        f"SELECT {MARK} {texts}, n FROM (SELECT {raw}, COUNT(*) AS n FROM {table}{condition}"
+        f"SELECT {COMMENT} {texts}, n FROM (SELECT {raw}, COUNT(*) AS n FROM {table}{condition}"
         f" GROUP BY {keys} HAVING COUNT(*) > 1 LIMIT 1) AS w"
     )
 
@@ -174,4 +174,4 @@ def null_keys(source_table: SourceTable, table: str, where: str | None) -> str:
     lacking = " OR ".join(f"{part.order} IS NULL" for part in source_table.key)
     scope = where or source_table.filter
     condition = f"({lacking}) AND {scope}" if scope else lacking
-    return f"SELECT {MARK} COUNT(*) FROM {table} WHERE {condition}"
+    return f"SELECT {COMMENT} COUNT(*) FROM {table} WHERE {condition}"

@@ -13,8 +13,8 @@ from tidegauge.model.table import Cut, SourceTable, Survey
 from tidegauge.sources import sql
 from tidegauge.sources.bound import latest_now
 from tidegauge.sources.bound_wait import BoundWait
-from tidegauge.sources.candidate import Candidate, from_text, to_text
-from tidegauge.sources.dialect import MARK, Dialect
+from tidegauge.sources.candidate import BoundCandidate, from_text, to_text
+from tidegauge.sources.dialect import COMMENT, Dialect
 from tidegauge.sources.notation import Notation, notation_of
 from tidegauge.sources.survey_bound import SurveyBound
 
@@ -44,7 +44,7 @@ class TableSurvey:
     def make(self, pending: str | None) -> Survey:
         """The survey of a table with a cursor. `pending`: what an earlier one left in the ledger for it."""
         source_table = self._source_table
-        remembered: tuple[Candidate, ...] = ()
+        remembered: tuple[BoundCandidate, ...] = ()
         waiting: str | None = None
         if source_table.cursor_kind == "timestamp":
             notation = self._notation()
@@ -80,7 +80,7 @@ class TableSurvey:
     def _is_large(self) -> bool:
         """Whether the table has more than `_LARGE` rows; no more than that are counted."""
         some = f"SELECT 1 FROM {self._table} LIMIT {_LARGE + 1}"
-        [[rows]] = self._dialect.rows(f"SELECT {MARK} COUNT(*) FROM ({some}) AS w")
+        [[rows]] = self._dialect.rows(f"SELECT {COMMENT} COUNT(*) FROM ({some}) AS w")
         return int(rows) > _LARGE
 
     def make_whole(self, *, cut: bool) -> Survey:
@@ -136,8 +136,8 @@ class TableSurvey:
         return f"{cursor.order} > {self._dialect.literal(value)}"
 
     def _bound_of_timestamps(
-        self, kept: tuple[Candidate, ...], notation: Notation | None
-    ) -> tuple[RowPosition | None, tuple[Candidate, ...]]:
+        self, kept: tuple[BoundCandidate, ...], notation: Notation | None
+    ) -> tuple[RowPosition | None, tuple[BoundCandidate, ...]]:
         cursor = self._source_table.cursor
         if cursor.kind not in ORDERED:
             if notation is None:

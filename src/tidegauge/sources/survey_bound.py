@@ -16,11 +16,11 @@ from tidegauge.sources.bound import (
     timestamp_bound,
 )
 from tidegauge.sources.bound_wait import BoundWait
-from tidegauge.sources.candidate import Candidate
-from tidegauge.sources.dialect import Dialect, Moment
+from tidegauge.sources.candidate import BoundCandidate
+from tidegauge.sources.dialect import ClockReading, Dialect
 from tidegauge.sources.future_values import find_odd_number
 
-Kept = tuple[Candidate, ...]
+Kept = tuple[BoundCandidate, ...]
 """Candidates that are not safe yet: the ledger keeps them for the next survey."""
 
 
@@ -32,12 +32,12 @@ class SurveyBound:
         self._bound_wait = bound_wait
         self._source_table = source_table
         self._after = after
-        self._moment: Moment | None = None
+        self._moment: ClockReading | None = None
         self.notes: list[str] = []
         self.held = False
         """Whether open work holds the bound lower than `settle` alone."""
 
-    def look(self) -> Moment:
+    def look(self) -> ClockReading:
         """The clock and open work that the bound was taken from; a recent look if there is no bound yet."""
         return self._moment or self._bound_wait.look(fresh=False)
 
@@ -103,7 +103,7 @@ class SurveyBound:
         value = ready.candidate.value if ready.candidate else None
         return (RowPosition(value) if value else None), ready.waiting
 
-    def _guard(self, tops: list[Value], moment: Moment) -> None:
+    def _guard(self, tops: list[Value], moment: ClockReading) -> None:
         source_table, dialect = self._source_table, self._dialect
         known = [*tops, *([self._after.cursor] if self._after else [])]
         table = sql.relation(source_table, dialect.name)

@@ -25,7 +25,7 @@ IN_UTC = {_MICROS_NTZ: "CAST(timestamp_micros({}) AS timestamp_ntz)"}
 
 
 @dataclass(frozen=True)
-class Native:
+class CatalogueColumn:
     """A column, or an expression, as the database describes it."""
 
     name: str
@@ -40,7 +40,7 @@ class Native:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TypeRule:
     """How some types arrive. In its SQL `{c}` is the column, `{p}` and `{s}` are precision and scale."""
 
     types: tuple[str, ...]
@@ -53,12 +53,12 @@ class Rule:
     """The Spark SQL type of `select`, if it differs from `arrives`."""
     finish: str = "{}"
     guard: str | None = None
-    when: Callable[[Native], bool] = lambda native: True  # noqa: ARG005
+    when: Callable[[CatalogueColumn], bool] = lambda native: True  # noqa: ARG005
     condition: str = ""
     """What `when` asks, in words."""
     text: str = ""
-    """SQL for a column that `types:` makes a `string`; empty if `Rules.text` does."""
-    through: Callable[[Native], str] = lambda native: ""  # noqa: ARG005
+    """SQL for a column that `types:` makes a `string`; empty if `TypeRules.text` does."""
+    through: Callable[[CatalogueColumn], str] = lambda native: ""  # noqa: ARG005
     """Gives the type that a target of the same engine declares, which then gets the text, or the bytes of
     `raw`; empty if the target declares its own type for `arrives`."""
     kept: str = ""
@@ -74,11 +74,11 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Rules:
+class TypeRules:
     """The rules of one engine. The first that fits a column counts."""
 
     title: str
-    rules: tuple[Rule, ...]
+    rules: tuple[TypeRule, ...]
     text: str
     """SQL for a column that `types:` makes a `string`."""
     decimal_guard: str
@@ -94,14 +94,14 @@ class Rules:
     untyped: bool = False
     """Any column may hold any kind of value, so what `types:` says can only be checked value by value."""
 
-    def find(self, native: Native) -> Rule | None:
+    def find(self, native: CatalogueColumn) -> TypeRule | None:
         return next((rule for rule in self.rules if native.type in rule.types and rule.when(native)), None)
 
 
 def arrive(
-    rules: Rules,
+    rules: TypeRules,
     table: TableName,
-    native: Native,
+    native: CatalogueColumn,
     quoted: str,
     *,
     override: str | None,
@@ -122,7 +122,7 @@ def arrive(
     return _apply_rule(rule, native, quoted, zero_dates)
 
 
-def _apply_rule(rule: Rule, native: Native, quoted: str, zero_dates: str) -> SourceColumn:
+def _apply_rule(rule: TypeRule, native: CatalogueColumn, quoted: str, zero_dates: str) -> SourceColumn:
     precision, scale = decimal_size(native)
     facts = {"c": quoted, "p": precision, "s": scale}
     select, inside = rule.select.format(**facts), (rule.inside or rule.select).format(**facts)
@@ -136,7 +136,9 @@ def _apply_rule(rule: Rule, native: Native, quoted: str, zero_dates: str) -> Sou
     return SourceColumn(native.name, native.full, arrives, select, wire, rule.finish, guard, inside)
 
 
-def _keep(rules: Rules, rule: Rule, native: Native, quoted: str, through: str) -> SourceColumn:
+def _keep(
+    rules: TypeRules, rule: TypeRule, native: CatalogueColumn, quoted: str, through: str
+) -> SourceColumn:
     arrives = "binary" if rule.raw else "string"
     text = (rule.raw or rule.text or rules.text).format(c=quoted)
     return SourceColumn(
@@ -144,7 +146,7 @@ def _keep(rules: Rules, rule: Rule, native: Native, quoted: str, through: str) -
     )
 
 
-def _make_not_held_error(table: TableName, native: Native, rule: Rule | None) -> TypeNotHeld:
+def _make_not_held_error(table: TableName, native: CatalogueColumn, rule: TypeRule | None) -> TypeNotHeld:
     if rule is None:
         return TypeNotHeld(
             f"{table}: column {native.name} is a {native.full}, which Tidegauge does not know",
@@ -156,7 +158,7 @@ def _make_not_held_error(table: TableName, native: Native, rule: Rule | None) ->
     )
 
 
-def decimal_size(native: Native) -> tuple[int, int]:
+def decimal_size(native: CatalogueColumn) -> tuple[int, int]:
     """Precision and scale as Spark wants them: 0 ≤ scale ≤ precision."""
     precision, scale = native.precision or 0, native.scale or 0
     if scale < 0:
@@ -164,12 +166,17 @@ def decimal_size(native: Native) -> tuple[int, int]:
     return max(precision, scale), scale
 
 
-def is_wide(native: Native) -> bool:
+def is_wide(native: CatalogueColumn) -> bool:
     return decimal_size(native)[0] > WIDEST_DECIMAL
 
 
 def _apply_named_type(
-    rules: Rules, table: TableName, native: Native, quoted: str, rule: Rule | None, override: str
+    rules: TypeRules,
+    table: TableName,
+    native: CatalogueColumn,
+    quoted: str,
+    rule: TypeRule | None,
+    override: str,
 ) -> SourceColumn:
     """How a column is read if `types:` names another type for it."""
     text = ((rule.text if rule else "") or rules.text).format(c=quoted)
@@ -201,7 +208,7 @@ def _apply_named_type(
 
 
 def _check_decimal(
-    table: TableName, native: Native, override: str, precision: int, scale: int
+    table: TableName, native: CatalogueColumn, override: str, precision: int, scale: int
 ) -> tuple[int, int]:
     if not 0 < precision <= WIDEST_DECIMAL or not 0 <= scale <= precision:
         raise TypeNotHeld(
@@ -211,5 +218,5 @@ def _check_decimal(
     return precision, scale
 
 
-def _is_number(rule: Rule) -> bool:
+def _is_number(rule: TypeRule) -> bool:
     return "decimal" in rule.types or "numeric" in rule.types or "int" in rule.arrives

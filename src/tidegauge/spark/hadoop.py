@@ -15,7 +15,7 @@ from tidegauge.errors import OutputUnreachable, RuntimeMissing, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.model.spec import Lake
-from tidegauge.storage.settings import settings_of
+from tidegauge.storage.s3_settings import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,16 +22,16 @@ from tidegauge.spark.errors import last_cause
 from tidegauge.spark.java import find_java
 
 
-class Needs(StrEnum):
+class JarSet(StrEnum):
     DELTA = "delta"
     JDBC = "jdbc"
     S3 = "s3"
 
 
-_PACKAGES: dict[Needs, tuple[str, ...]] = {
-    Needs.DELTA: ("io.delta:delta-spark_4.2_2.13:4.4.0",),
-    Needs.JDBC: tuple(sorted(facts.jdbc_jar for facts in FACTS.values() if facts.jdbc_jar)),
-    Needs.S3: (
+_PACKAGES: dict[JarSet, tuple[str, ...]] = {
+    JarSet.DELTA: ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+    JarSet.JDBC: tuple(sorted(facts.jdbc_jar for facts in FACTS.values() if facts.jdbc_jar)),
+    JarSet.S3: (
         "org.apache.hadoop:hadoop-aws:3.5.0",
         "software.amazon.awssdk:s3:2.35.4",
         "software.amazon.awssdk:s3-transfer-manager:2.35.4",
@@ -40,8 +40,8 @@ _PACKAGES: dict[Needs, tuple[str, ...]] = {
     ),
 }
 # Jars that Spark ships already, and newer, or that only an optional part of a driver asks for.
-_EXCLUDES: dict[Needs, tuple[str, ...]] = {
-    Needs.DELTA: (
+_EXCLUDES: dict[JarSet, tuple[str, ...]] = {
+    JarSet.DELTA: (
         "com.fasterxml.jackson.core:*",
         "com.fasterxml.jackson.datatype:*",
         "com.google.code.findbugs:*",
@@ -53,8 +53,8 @@ _EXCLUDES: dict[Needs, tuple[str, ...]] = {
         "org.roaringbitmap:*",
         "org.slf4j:*",
     ),
-    Needs.JDBC: tuple(sorted({jar for facts in FACTS.values() for jar in facts.jdbc_excludes})),
-    Needs.S3: (
+    JarSet.JDBC: tuple(sorted({jar for facts in FACTS.values() for jar in facts.jdbc_excludes})),
+    JarSet.S3: (
         "software.amazon.awssdk:bundle",
         "org.slf4j:*",
         "io.netty:*",
@@ -77,12 +77,12 @@ print("jars=" + builder.getOrCreate().conf.get("spark.jars"))
 """
 
 
-def jars(needs: Collection[Needs], conf: Mapping[str, str]) -> list[Path]:
+def jars(needs: Collection[JarSet], conf: Mapping[str, str]) -> list[Path]:
     """The jars for these needs; the network is used only the first time. Raises RuntimeMissing."""
     return [jar for need in sorted(needs) for jar in _find_jars(need, conf)]
 
 
-def find_cached(need: Needs) -> list[Path] | None:
+def find_cached(need: JarSet) -> list[Path] | None:
     """The cached jars for a need; None unless all of them are there."""
     listing = _listing_path(need)
     try:
@@ -97,12 +97,12 @@ def find_cached(need: Needs) -> list[Path] | None:
         ) from error
 
 
-def _listing_path(need: Needs) -> Path:
+def _listing_path(need: JarSet) -> Path:
     wanted = f"{','.join(_PACKAGES[need])}|{','.join(_EXCLUDES[need])}"
     return cache_folder() / "jars" / f"{need}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}.json"
 
 
-def _find_jars(need: Needs, conf: Mapping[str, str]) -> list[Path]:
+def _find_jars(need: JarSet, conf: Mapping[str, str]) -> list[Path]:
     if (kept := find_cached(need)) is not None:
         return kept
     listing = _listing_path(need)
@@ -114,7 +114,7 @@ def _find_jars(need: Needs, conf: Mapping[str, str]) -> list[Path]:
     return found
 
 
-def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
+def _resolve(need: JarSet, wanted: str, conf: Mapping[str, str]) -> list[Path]:
     """Fetch jars with Spark's own resolver, in another process: it prints a lot, and needs its own JVM."""
     settings = {
         "spark.ui.enabled": "false",
@@ -149,7 +149,7 @@ def _resolve(need: Needs, wanted: str, conf: Mapping[str, str]) -> list[Path]:
 
 if __name__ == "__main__":
     try:
-        for jar in jars([Needs(word) for word in sys.argv[1:]] or list(Needs), {}):
+        for jar in jars([JarSet(word) for word in sys.argv[1:]] or list(JarSet), {}):
             sys.stdout.write(f"{jar.name}\n")
     except RuntimeMissing as error:
         sys.exit(f"error: {error}")

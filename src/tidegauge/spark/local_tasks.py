@@ -23,7 +23,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spark_settings import SparkSettings
 from tidegauge.spark.local_worker import read_framed, write_framed
 from tidegauge.spark.pyspark_private import is_at_hand
-from tidegauge.spark.task_values import raise_any, seal
+from tidegauge.spark.task_values import pickle_with_secrets, raise_any
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
@@ -74,7 +74,7 @@ class LocalTasks:
 
         When all calls have ended, raises the error of one that failed.
         """
-        tries = [self._pool.submit(self._carry_out, seal((work, values))) for values in given]
+        tries = [self._pool.submit(self._carry_out, pickle_with_secrets((work, values))) for values in given]
         ended = [_end(one) for one in tries]
         raise_any(one.failure for one in ended)
         for one in ended:

@@ -15,7 +15,7 @@ import traceback
 from queue import SimpleQueue
 from typing import IO
 
-from tidegauge.spark.task_values import try_work, unseal
+from tidegauge.spark.task_values import try_work, unpickle_with_secrets
 
 _SIZE = 8
 _DIES_WITH_PARENT = 1
@@ -59,7 +59,7 @@ def _carry_out(order: bytes) -> bytes:
     """Carry out an order; the answer has the result, an error of Tidegauge's as text, or another one's
     traceback."""
     try:
-        work, given = unseal(order)
+        work, given = unpickle_with_secrets(order)
         done, failure = try_work(lambda: work(*given))
         return pickle.dumps((done, failure, None))
     except Exception:

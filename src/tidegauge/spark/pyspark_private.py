@@ -153,7 +153,7 @@ def join_java(port: int, secret: str) -> SparkSession:
     return session
 
 
-class LentJava:
+class SharedJava:
     """The Java of this process, which other processes join; it clears what they leave in it."""
 
     def __init__(self, session: SparkSession) -> None:

@@ -17,10 +17,10 @@ from tidegauge.spark import hadoop
 from tidegauge.spark.archive import java_options
 from tidegauge.spark.errors import last_cause
 from tidegauge.spark.hadoop import on_connect
-from tidegauge.spark.jars import Needs, jars
+from tidegauge.spark.jars import JarSet, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.pyspark_private import active_on_connect, is_running
-from tidegauge.spark.take_up import is_kept, take_up
+from tidegauge.spark.warm_client import is_kept, take_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ DELTA = {
 
 
 def open_session(
-    settings: SparkSettings, needs: Collection[Needs], *, light: bool = False, debug: bool = False
+    settings: SparkSettings, needs: Collection[JarSet], *, light: bool = False, debug: bool = False
 ) -> SparkSession:
     """A session of the process's Spark: of the one that is active, a Connect server's, one that is kept warm,
     or one that is started here.
@@ -150,7 +150,7 @@ def _branch(session: SparkSession) -> SparkSession:
     return made
 
 
-def _launch(settings: SparkSettings, needs: Collection[Needs], *, light: bool, debug: bool) -> SparkSession:
+def _launch(settings: SparkSettings, needs: Collection[JarSet], *, light: bool, debug: bool) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -197,7 +197,7 @@ def _choose_python(settings: SparkSettings) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = False) -> dict[str, str]:
+def _conf(settings: SparkSettings, needs: Collection[JarSet], *, debug: bool = False) -> dict[str, str]:
     conf = {
         "spark.app.name": "tidegauge",
         "spark.master": settings.effective_master,
@@ -215,7 +215,7 @@ def _conf(settings: SparkSettings, needs: Collection[Needs], *, debug: bool = Fa
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if "spark.jars" not in settings.conf and needs:
         conf["spark.jars"] = ",".join(str(jar) for jar in jars(needs, settings.conf))
-    if Needs.DELTA in needs:
+    if JarSet.DELTA in needs:
         conf |= DELTA
     conf |= {name: value for name, value in settings.conf.items() if name != "spark.jars.ivySettings"}
     for side in ("driver", "executor"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.model.batch_data import Split
 from tidegauge.model.table import Layout
 from tidegauge.model.types import quote
-from tidegauge.spark.task_values import FAILED, seal, try_work, unseal
+from tidegauge.spark.task_values import FAILED, pickle_with_secrets, try_work, unpickle_with_secrets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def frame_of_splits(session: SparkSession, layout: Layout, splits: Sequence[Split]) -> DataFrame:
     """A lazy frame over splits. An error of a split fails the job that reads the frame; `spark.errors` turns
     it back into that error."""
-    bodies = [seal(split) for split in splits]
+    bodies = [pickle_with_secrets(split) for split in splits]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read(unseal(bodies[number]))
+                yield from _read(unpickle_with_secrets(bodies[number]))
 
     count = len(bodies)
     return session.range(0, count, 1, count).mapInArrow(work, spark_schema(session, layout))

@@ -26,14 +26,14 @@ class _Sealer(pickle.Pickler):
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
 
 
-def seal(value: object) -> bytes:
+def pickle_with_secrets(value: object) -> bytes:
     body = io.BytesIO()
     _Sealer(body, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return body.getvalue()
 
 
-def unseal(body: bytes) -> Any:
-    """The value that `seal` was given; called in the task."""
+def unpickle_with_secrets(body: bytes) -> Any:
+    """The value that `pickle_with_secrets` was given; called in the task."""
     return pickle.loads(body)  # noqa: S301 - our own, a moment ago
 
 

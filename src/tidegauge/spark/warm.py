@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.model.spec import SparkSettings
-from tidegauge.spark.jars import Needs
+from tidegauge.spark.jars import JarSet
 from tidegauge.spark.pyspark_private import is_stopped, java_process, stop_spark
 from tidegauge.spark.session import open_session
 
@@ -31,7 +31,7 @@ class WarmSpark:
     """The Spark of this process's runs. Only a Spark that was started here is ended here: a cluster's (Spark
     Connect) and a host's own are left alone."""
 
-    def __init__(self, needs: set[Needs], *, most_runs: int = MOST_RUNS, room: int = ROOM) -> None:
+    def __init__(self, needs: set[JarSet], *, most_runs: int = MOST_RUNS, room: int = ROOM) -> None:
         """`needs` are those of all runs: Spark gets its jars only when it starts."""
         self._needs = needs
         self._most_runs = most_runs
@@ -40,7 +40,7 @@ class WarmSpark:
         self._runs = 0
         self._heap: int | None = None
 
-    def open(self, settings: SparkSettings, needs: set[Needs], light: bool, debug: bool) -> SparkSession:
+    def open(self, settings: SparkSettings, needs: set[JarSet], light: bool, debug: bool) -> SparkSession:
         with self._lock:
             own = replace(settings, keep_warm=None)
             session = open_session(own, self._needs | needs, light=light, debug=debug)

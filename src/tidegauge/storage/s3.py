@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import OutputError, OutputUnreachable, OutputUnsafe
 from tidegauge.model.secret import Secret, mask
-from tidegauge.storage.settings import S3Settings
+from tidegauge.storage.s3_settings import S3Settings
 from tidegauge.storage.store import Entry
 
 if TYPE_CHECKING:

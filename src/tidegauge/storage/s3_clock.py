@@ -8,7 +8,7 @@ from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tidegauge.storage.settings import S3Settings
+from tidegauge.storage.s3_settings import S3Settings
 
 _SECONDS = 10
 

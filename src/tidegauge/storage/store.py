@@ -80,7 +80,7 @@ class Store(Protocol):
 def open_store(lake: Lake) -> Store:
     """The store at a lake's path. One on S3 is opened once in a process, so that connections are shared."""
     if lake.on_s3:
-        from tidegauge.storage.settings import settings_of
+        from tidegauge.storage.s3_settings import settings_of
 
         return _open_s3(settings_of(lake))
     from tidegauge.storage.local import LocalFiles
@@ -91,7 +91,7 @@ def open_store(lake: Lake) -> Store:
 @functools.lru_cache(maxsize=64)
 def _open_s3(settings: object) -> Store:
     from tidegauge.storage.s3 import S3Objects
-    from tidegauge.storage.settings import S3Settings
+    from tidegauge.storage.s3_settings import S3Settings
 
     assert isinstance(settings, S3Settings)
     return S3Objects(settings)

@@ -11,7 +11,7 @@ from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.tracker.ledger import TRIES, TrackerLedger, busy_error, check_rows, describe_error, new_id
 from tidegauge.tracker.moment import (
-    Moment,
+    TimeLike,
     from_position,
     future_error,
     read_moment,
@@ -35,7 +35,7 @@ class HighWater:
         self._pipeline_state = pipeline_state
         self._run_id = run_id
 
-    def commit(self, ts: Moment, *, rows: int | None = None) -> None:
+    def commit(self, ts: TimeLike, *, rows: int | None = None) -> None:
         """Move the mark to `ts`: the rows up to it are there. Raises WrongState if somebody has moved the
         mark since the block began."""
         if self.committed:
@@ -54,7 +54,9 @@ class HighWaterMarks:
     def last(self, name: str) -> datetime | None:
         return from_position(self._tracker_ledger.look(name, TIME).position)
 
-    def commit(self, name: str, ts: Moment, *, rows: int | None, force: bool, reason: str | None) -> datetime:
+    def commit(
+        self, name: str, ts: TimeLike, *, rows: int | None, force: bool, reason: str | None
+    ) -> datetime:
         if force and not (reason or "").strip():
             raise ConfigError(f"{name}: force needs a reason", hint="reason=… is what the history will say")
         for _ in range(TRIES):
@@ -77,7 +79,7 @@ class HighWaterMarks:
             return moment
         raise busy_error(name)
 
-    def move(self, pipeline_state: PipelineState, ts: Moment, *, rows: int | None, run_id: str) -> None:
+    def move(self, pipeline_state: PipelineState, ts: TimeLike, *, rows: int | None, run_id: str) -> None:
         name = pipeline_state.pipeline
         position = to_position(
             read_moment(ts, what=f"the timestamp for {name}"), like=pipeline_state.position

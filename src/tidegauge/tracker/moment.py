@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from tidegauge.errors import ConfigError
 from tidegauge.model.position import Position, RowPosition, Value, ValueKind
 
-Moment = datetime | date | str
+TimeLike = datetime | date | str
 
 
-def read_moment(given: Moment, *, what: str) -> datetime:
+def read_moment(given: TimeLike, *, what: str) -> datetime:
     """Read a datetime, a date (its midnight) or ISO 8601 text. Raises ConfigError, naming `what`, for
     anything else."""
     if isinstance(given, str):

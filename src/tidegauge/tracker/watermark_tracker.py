@@ -22,7 +22,7 @@ from tidegauge.tracker.completion import Processing, Records
 from tidegauge.tracker.high_water import HighWater, HighWaterMarks
 from tidegauge.tracker.latest import Names, Tables, look_up, raise_first
 from tidegauge.tracker.ledger import Error, TrackerLedger
-from tidegauge.tracker.moment import Moment, with_utc
+from tidegauge.tracker.moment import TimeLike, with_utc
 from tidegauge.tracker.processing import ProcessingPlan, Range, TablePlan
 from tidegauge.tracker.ranges import Baseline
 from tidegauge.tracker.record import WatermarkRecord
@@ -106,7 +106,7 @@ class WatermarkTracker:
         pipeline: str,
         job_id: str | None = None,
         *,
-        end: Moment | None = None,
+        end: TimeLike | None = None,
         allow_future: bool = False,
     ) -> WatermarkRecord:
         """Freeze a window and take the pipeline.
@@ -144,7 +144,7 @@ class WatermarkTracker:
         pipeline: str,
         job_id: str | None = None,
         *,
-        end: Moment | None = None,
+        end: TimeLike | None = None,
         allow_future: bool = False,
     ) -> AbstractContextManager[Run]:
         """Start a run, and finalize it after the block: SUCCESS, FAILED on an error, SKIPPED by `skip`."""
@@ -273,7 +273,7 @@ class WatermarkTracker:
     def commit_processing_state(
         self,
         name: str,
-        ts: Moment,
+        ts: TimeLike,
         *,
         rows: int | None = None,
         force: bool = False,

@@ -21,7 +21,7 @@ from tidegauge.tracker.ledger import (
     describe_error,
     new_id,
 )
-from tidegauge.tracker.moment import Moment, from_position, future_error, read_moment, to_position, with_utc
+from tidegauge.tracker.moment import TimeLike, from_position, future_error, read_moment, to_position, with_utc
 from tidegauge.tracker.pipeline_state import SOURCE, TIME, PipelineState, kind_of, peek, source_id
 from tidegauge.tracker.record import (
     ENDS,
@@ -69,7 +69,7 @@ class Windows:
         self._tracker_ledger = tracker_ledger
 
     def start(
-        self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
+        self, pipeline: str, job_id: str | None, end: TimeLike | None, *, allow_future: bool
     ) -> WatermarkRecord:
         job_id = new_id() if job_id is None else job_id
         if not isinstance(job_id, str) or not job_id:
@@ -181,7 +181,7 @@ class Windows:
 
     @contextmanager
     def run(
-        self, pipeline: str, job_id: str | None, end: Moment | None, *, allow_future: bool
+        self, pipeline: str, job_id: str | None, end: TimeLike | None, *, allow_future: bool
     ) -> Iterator[Run]:
         record = self.start(pipeline, job_id, end, allow_future=allow_future)
         assert record.current_run_ts is not None

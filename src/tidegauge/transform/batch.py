@@ -13,7 +13,7 @@ from tidegauge.spark.few_rows import hold_few
 from tidegauge.transform.apply import Transform
 from tidegauge.transform.faults import name_transform
 from tidegauge.transform.input_column import find_input_column
-from tidegauge.transform.judge import Sifter
+from tidegauge.transform.judge import ExpectationFilter
 from tidegauge.transform.nondeterminism import ALLOW, FOR_CLOCK, follows_clock
 from tidegauge.transform.proof import prove
 from tidegauge.transform.spark_plan import find_clock, find_origins, has_plan, is_same_plan, show_plan
@@ -45,7 +45,7 @@ class BatchInputs:
         self._keep = keep
         self._small, self._session = small, session
         self._made: dict[tuple[str, str], DataFrame] = {}
-        self.sifter = Sifter(flow, self.now, self.keep, guarded=guarded)
+        self.sifter = ExpectationFilter(flow, self.now, self.keep, guarded=guarded)
 
     @property
     def by(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidegauge.errors import TransformFailed
-from tidegauge.transform.clause import Unclear, quoted
+from tidegauge.transform.clause import NotIncremental, quoted
 from tidegauge.transform.parse import DIALECT, RECURSIVE, count_reads, inline_ctes, parse
 from tidegauge.transform.row_wise import check_row_wise
 from tidegauge.transform.scope import output_name
@@ -19,7 +19,7 @@ def carry_columns(text: str, *, moving: str, columns: Sequence[str]) -> str | No
     try:
         query = inline_ctes(parse(text))
         check_row_wise(query, [moving])
-    except (Unclear, TransformFailed):
+    except (NotIncremental, TransformFailed):
         return None
     if query.meta.get(RECURSIVE) or not _carry(query, moving, columns):
         return None

@@ -16,11 +16,13 @@ _WORDS = {
 }
 
 
-class Unclear(Exception):  # another way of evaluating is tried then: it is never an error of the user's
+class NotIncremental(
+    Exception
+):  # another way of evaluating is tried then: it is never an error of the user's
     """Why a query cannot be evaluated in the way that was tried."""
 
 
-class Missing(Exception):  # becomes a TransformFailed where the place is known
+class OutputColumnMissing(Exception):  # becomes a TransformFailed where the place is known
     """The query does not return this column."""
 
     def __init__(self, column: str, there: Sequence[str | None] | None) -> None:
@@ -35,7 +37,7 @@ def refuse_other_clauses(node: exp.Expr, *known: str) -> None:
         if part and name not in known:
             word = name.rstrip("_")
             shown = f"{part} JOIN" if word == "method" else word.replace("_", " ").upper()
-            raise Unclear(_WORDS.get(word, shown))
+            raise NotIncremental(_WORDS.get(word, shown))
 
 
 def walk_own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:

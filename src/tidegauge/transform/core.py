@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Unclear, alternatives, walk_own_nodes
+from tidegauge.transform.clause import NotIncremental, alternatives, walk_own_nodes
 from tidegauge.transform.scope import JoinKind, Part, Scope
 
 _Column = tuple[str, str]
 
 
-class Core:
+class JoinCore:
     """The first parts of a FROM, checked: in every row, all parts have the same values in the key's columns.
 
     Then the rows of a key are made only of the parts' rows with that key. Raises Unclear otherwise.
@@ -29,7 +29,7 @@ class Core:
         if self.alone:
             return
         if any(part.kind is JoinKind.EXISTS for part in parts):
-            raise Unclear("LEFT SEMI or ANTI beside a FULL or RIGHT join")
+            raise NotIncremental("LEFT SEMI or ANTI beside a FULL or RIGHT join")
         self._equal = [pair for part in self.parts for each in part.on for pair in _find_equal(scope, each)]
         for part in parts:
             self.keys_of(part)
@@ -47,7 +47,7 @@ class Core:
                     isinstance(one, exp.Literal) and not isinstance(other, exp.Literal)
                     for one, other in pairwise(terms)
                 ):
-                    raise Unclear(f"{node.sql('spark')} prefers a constant to a column")
+                    raise NotIncremental(f"{node.sql('spark')} prefers a constant to a column")
                 fixed = [each.copy() for each in terms if isinstance(each, exp.Literal)]
                 found = part.column(
                     self._shared([each for each in terms if not isinstance(each, exp.Literal)])[part.alias]
@@ -63,11 +63,11 @@ class Core:
         equal = self._all_equal_to(min(together))
         found = dict(equal)
         if not together <= equal or len(found) < len(equal) or set(found) != self.aliases:
-            raise Unclear(f"a FULL or RIGHT join on other columns than {shown}")
+            raise NotIncremental(f"a FULL or RIGHT join on other columns than {shown}")
         self._refuse_unlinked(found, shown)
         self._refuse_other_types(found, shown)
         if not all(there & {alias for alias, _ in together} for there in self._patterns()):
-            raise Unclear(f"{shown} is NULL where an outer join finds no match")
+            raise NotIncremental(f"{shown} is NULL where an outer join finds no match")
         return found
 
     def _own_columns(self, nodes: Sequence[exp.Expr], shown: str) -> set[_Column]:
@@ -75,7 +75,7 @@ class Core:
         terms = [_find_column(self._scope, node) for node in nodes]
         found = {term for term in terms if term is not None}
         if not nodes or None in terms or not {alias for alias, _ in found} <= self.aliases:
-            raise Unclear(f"{shown} is no column that the parts of a FULL or RIGHT join share")
+            raise NotIncremental(f"{shown} is no column that the parts of a FULL or RIGHT join share")
         return found
 
     def _all_equal_to(self, column: _Column) -> set[_Column]:
@@ -87,7 +87,7 @@ class Core:
     def _refuse_other_types(self, found: dict[str, str], shown: str) -> None:
         types = {(self._scope.part(alias).names or {}).get(column) for alias, column in found.items()}
         if None in types or len(types) > 1:
-            raise Unclear(f"a FULL or RIGHT join on {shown}, whose types differ or are not known")
+            raise NotIncremental(f"a FULL or RIGHT join on {shown}, whose types differ or are not known")
 
     def _refuse_unlinked(self, found: dict[str, str], shown: str) -> None:
         before = {self.parts[0].alias}
@@ -95,7 +95,7 @@ class Core:
             mine = (part.alias, found[part.alias])
             ties = [pair for each in part.on for pair in _find_equal(self._scope, each) if mine in pair]
             if not any(one[0] in before and found[one[0]] == one[1] for pair in ties for one in pair):
-                raise Unclear(f"the join of {part.alias} does not compare {shown}")
+                raise NotIncremental(f"the join of {part.alias} does not compare {shown}")
             before.add(part.alias)
 
     def _patterns(self) -> set[frozenset[str]]:

@@ -20,7 +20,7 @@ HERE, _THERE, _TIMES = "__tidegauge_here", "__tidegauge_there", "__tidegauge_tim
 _BEFORE = "__tidegauge_before"
 
 
-def by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame:
+def diff_by_key(whole: DataFrame, target: DataFrame, key: Sequence[str]) -> DataFrame:
     """The rows of `whole` that are new or different in `target`, and the keys that only `target` has; with
     `_change_type`. A key that `whole` has twice comes out twice."""
     from pyspark.sql import Window
@@ -84,7 +84,7 @@ def _read_target_value(field: StructField, name: str, old: StructField) -> Colum
     return F.col(name) if _are_alike(old, field) else F.col(name).cast(field.dataType)
 
 
-def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> DataFrame:
+def diff_by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> DataFrame:
     """Compare rows after a change (`HERE` is true) with rows before it: gives the rows that are new or
     different, and the keys that have no row any more; with `_change_type`, which is `insert` for a key that
     had no row before. The rows are shuffled once, by key. A key that has two rows comes out twice.
@@ -127,7 +127,7 @@ def by_sides(both: DataFrame, key: Sequence[str], *, same: bool = False) -> Data
     )
 
 
-def by_partition(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> DataFrame:
+def find_changed_partitions(whole: DataFrame, target: DataFrame, by: Sequence[str]) -> DataFrame:
     """The values of `by`, each once, for which the two frames do not have the same rows."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -28,12 +28,21 @@ from tidegauge.model.mode import Mode
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.model.types import quote
 from tidegauge.transform.batch import BatchInputs, check_choice
-from tidegauge.transform.difference import HERE, INSERT, by_key, by_partition, by_sides, filter_by_keys
+from tidegauge.transform.difference import (
+    HERE,
+    INSERT,
+    diff_by_key,
+    diff_by_sides,
+    filter_by_keys,
+    find_changed_partitions,
+)
 from tidegauge.transform.faults import (
     explain_analysis,
     name_transform,
 )
-from tidegauge.transform.history import (
+from tidegauge.transform.judge import count_repeated
+from tidegauge.transform.keys import find_lost_keys, find_touched_keys
+from tidegauge.transform.scd2_events import (
     AFTER,
     add_change_type,
     follow_versions,
@@ -41,8 +50,6 @@ from tidegauge.transform.history import (
     select_kinds,
     stamp_with_end,
 )
-from tidegauge.transform.judge import count_repeated
-from tidegauge.transform.keys import find_lost_keys, find_touched_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,7 +139,7 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
         both = batch.sifter.sift(both)
         # The target's row may come from an earlier version of a pinned table, and differ: so a row is written
         # even if both sides of its change give the same now.
-        changed = by_sides(both, by, same=batch.pinned)
+        changed = diff_by_sides(both, by, same=batch.pinned)
         if target is not None and (more := find_lost_keys(batch, both)) is not None:
             return changed.unionByName(make_deletes(more, changed, by))
         return changed
@@ -168,7 +175,7 @@ def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -
     if output.mode.facts.keeps_history:
         besides = (VALID_FROM, VALID_TO, IS_CURRENT, output.surrogate_key)
         there = there.where(quote(IS_CURRENT)).drop(*(name for name in besides if name is not None))
-    return by_key(whole, there, batch.by)
+    return diff_by_key(whole, there, batch.by)
 
 
 def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
@@ -264,7 +271,7 @@ def _replace_partitions(
             # Rows of unchanged partitions are checked too, because the expectations may be new.
             batch.sifter.whole = True
             every = sift(every)
-        touched = batch.keep(by_partition(every, target(), by))
+        touched = batch.keep(find_changed_partitions(every, target(), by))
         return filter_by_keys(every, touched, by, how="left_semi"), touched
     assert touched is not None
     return sift(filter_by_keys(every, touched, by, how="left_semi")), touched

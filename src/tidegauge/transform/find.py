@@ -19,16 +19,16 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Missing, Unclear, quoted, refuse_other_clauses
+from tidegauge.transform.clause import NotIncremental, OutputColumnMissing, quoted, refuse_other_clauses
 from tidegauge.transform.compose import Want, label
-from tidegauge.transform.joined import Joined
+from tidegauge.transform.joined import SelectDecomposition
 from tidegauge.transform.parse import RECURSIVE
 from tidegauge.transform.row_wise import moving_tables
 from tidegauge.transform.scope import Columns, output_names
 
 
 @dataclass(frozen=True)
-class Finder:
+class TouchedKeysFinder:
     moving: Collection[str]
     columns: Columns
 
@@ -38,17 +38,17 @@ class Finder:
         """SELECTs whose union has the wanted columns of every result row that a change of the input `changed`
         touches; for None, of every row before and after. Raises Unclear or Missing."""
         if query.meta.get(RECURSIVE):
-            raise Unclear("a CTE that is recursive, or names its columns")
+            raise NotIncremental("a CTE that is recursive, or names its columns")
         if isinstance(query, exp.Subquery):
             refuse_other_clauses(query, "this", "alias", "order")
             return self.find(query.this, want, changed, top=top)
         if isinstance(query, exp.Union):
             return self._find_in_union(query, want, changed, top)
         if not isinstance(query, exp.Select):
-            raise Unclear(query.key.upper())
+            raise NotIncremental(query.key.upper())
         if changed is not None and not moving_tables(query, [changed]):
             return []
-        joined = Joined(self, query, want)
+        joined = SelectDecomposition(self, query, want)
         if top and query.args.get("distinct"):
             _refuse_uncovered("DISTINCT", output_names(query, self.columns), want)
         return joined.find(changed)
@@ -73,13 +73,13 @@ def _find_index(want: Want, names: Sequence[str | None] | None) -> Want:
     if isinstance(want, int):
         return want
     if names is None:
-        raise Unclear("a UNION of SELECT *, whose columns are not known")
+        raise NotIncremental("a UNION of SELECT *, whose columns are not known")
     if want.lower() not in names:
-        raise Missing(want, names)
+        raise OutputColumnMissing(want, names)
     return list(names).index(want.lower())
 
 
 def _refuse_uncovered(word: str, names: Sequence[str | None] | None, want: Sequence[Want]) -> None:
     asked = {each.lower() for each in want if isinstance(each, str)}
     if names is None or not set(names) <= asked:
-        raise Unclear(f"{word} over more columns than the key")
+        raise NotIncremental(f"{word} over more columns than the key")

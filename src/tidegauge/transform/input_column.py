@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tidegauge.errors import TransformFailed
-from tidegauge.transform.clause import Missing, Unclear
+from tidegauge.transform.clause import NotIncremental, OutputColumnMissing
 from tidegauge.transform.parse import RECURSIVE, inline_ctes, parse
 from tidegauge.transform.scope import Columns, Scope
 
@@ -15,7 +15,7 @@ def find_input_column(text: str, name: str, *, moving: str, columns: Columns) ->
     try:
         query = inline_ctes(parse(text))
         return None if query.meta.get(RECURSIVE) else _find_in(query, name, moving, columns)
-    except (Unclear, Missing, TransformFailed):
+    except (NotIncremental, OutputColumnMissing, TransformFailed):
         return None
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tidegauge.transform.clause import (
-    Unclear,
+    NotIncremental,
     conjuncts,
     quoted,
     refuse_other_clauses,
     walk_own_nodes,
 )
 from tidegauge.transform.compose import Want, attach, label, rename_inputs, select_keys, unite
-from tidegauge.transform.core import Core
+from tidegauge.transform.core import JoinCore
 from tidegauge.transform.row_wise import (
     check_row_wise,
     moving_tables,
@@ -26,18 +26,18 @@ from tidegauge.transform.scope import JoinKind, Part, Scope
 from tidegauge.transform.spark_functions import find_aggregate, find_unknown_function
 
 if TYPE_CHECKING:
-    from tidegauge.transform.find import Finder
+    from tidegauge.transform.find import TouchedKeysFinder
 
 _SELECT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "hint", "sort")
 
 
-class Joined:
+class SelectDecomposition:
     """One SELECT, ready to find the wanted columns that a change touches; the module `find` has the proof.
 
     Raises Unclear if changes cannot be followed to these columns.
     """
 
-    def __init__(self, finder: Finder, select: exp.Select, want: Sequence[Want]) -> None:
+    def __init__(self, finder: TouchedKeysFinder, select: exp.Select, want: Sequence[Want]) -> None:
         self.finder = finder
         refuse_beyond_rows(select, finder.moving)
         refuse_other_clauses(select, *_SELECT, "cluster", "distribute")
@@ -54,25 +54,27 @@ class Joined:
         self.start = self._find_parts(self.keys)
         self.spine = self._follow_conditions(self.start)
         if not self.core.alone and self.spine != {self.core.name}:
-            raise Unclear("the key reaches beyond a FULL or RIGHT join")
+            raise NotIncremental("the key reaches beyond a FULL or RIGHT join")
         self.optional = self._find_optional()
 
     def _refuse_grouping(self, select: exp.Select) -> None:
         group = select.args.get("group")
         if group is None:
             if select.args.get("having"):
-                raise Unclear("HAVING without GROUP BY")
+                raise NotIncremental("HAVING without GROUP BY")
             return refuse_hidden_total(select)
         if group.find(exp.Cube, exp.Rollup, exp.GroupingSets):
-            raise Unclear("GROUPING SETS, CUBE or ROLLUP")
+            raise NotIncremental("GROUPING SETS, CUBE or ROLLUP")
         refuse_other_clauses(group, "expressions", "all")
         grouped = {self.scope.qualify(each).sql("spark").lower() for each in group.expressions}
         for asked, key in zip(self.want, self.keys, strict=True):
             # Beside aggregates Spark only accepts expressions that the grouping determines.
             if name := find_aggregate(key):
-                raise Unclear(f"{label(asked)} is computed by {name}, so the key does not cover the grouping")
+                raise NotIncremental(
+                    f"{label(asked)} is computed by {name}, so the key does not cover the grouping"
+                )
             if (name := find_unknown_function(key)) and key.sql("spark").lower() not in grouped:
-                raise Unclear(f"{label(asked)} is computed by {name}, which may be an aggregate")
+                raise NotIncremental(f"{label(asked)} is computed by {name}, which may be an aggregate")
         return None
 
     def _refuse_self_join(self) -> None:
@@ -80,7 +82,7 @@ class Joined:
         for part in self.scope.parts:
             names = set(moving_tables(part.node, self.finder.moving))
             if again := sorted(seen & names):
-                raise Unclear(f"self-join of {again[0]}")
+                raise NotIncremental(f"self-join of {again[0]}")
             seen |= names
 
     def _refuse_ambiguous(self) -> None:
@@ -92,15 +94,15 @@ class Joined:
             if self.scope.is_ambiguous(each) and (
                 (is_key and outer) or not all(self._is_exact(part) for part in self.scope.parts)
             ):
-                raise Unclear(f"{each.sql('spark')} does not say whose column it reads")
+                raise NotIncremental(f"{each.sql('spark')} does not say whose column it reads")
 
-    def _split_core(self) -> tuple[Core, list[Part]]:
+    def _split_core(self) -> tuple[JoinCore, list[Part]]:
         """The core and the parts after it, in order. `a RIGHT JOIN b` becomes `b LEFT JOIN a`; other RIGHT
         and FULL joins make a core of several parts."""
         parts = list(self.scope.parts)
         outer = [place for place, part in enumerate(parts) if part.kind in (JoinKind.RIGHT, JoinKind.FULL)]
         if outer and self.scope.crossed:  # a comma binds looser than JOIN, and looks like CROSS JOIN here
-            raise Unclear("a RIGHT or FULL join beside a comma or CROSS JOIN")
+            raise NotIncremental("a RIGHT or FULL join beside a comma or CROSS JOIN")
         if outer == [1] and parts[1].kind is JoinKind.RIGHT:
             left, right = parts[:2]
             parts[:2] = [
@@ -109,7 +111,7 @@ class Joined:
             ]
             outer = []
         width = outer[-1] + 1 if outer else 1
-        return Core(self.scope, parts[:width], self.keys), parts[width:]
+        return JoinCore(self.scope, parts[:width], self.keys), parts[width:]
 
     def _spread_where(self, select: exp.Select) -> list[exp.Expr]:
         """The WHERE conditions over the core. Others move to the first join that has all their parts, or are
@@ -133,7 +135,9 @@ class Joined:
         found = [part for part in self.later if part.alias in self.spine and part.kind is not JoinKind.INNER]
         for part in found:
             if len(found) > 1 or part.kind is not JoinKind.LEFT or not self._is_exact(part):
-                raise Unclear(f"the key takes a column of {part.alias}, which an outer join can leave out")
+                raise NotIncremental(
+                    f"the key takes a column of {part.alias}, which an outer join can leave out"
+                )
         return found[0] if found else None
 
     def part(self, alias: str) -> Part:
@@ -253,7 +257,7 @@ class Joined:
         kept = [each for each in found if self._find_parts([each], part) <= needed]
         linked = [each for each in part.on if len(self._find_parts([each], part)) > 1]
         if linked and part is not first and target is not None and not any(each in kept for each in linked):
-            raise Unclear(f"the join of {part.alias} cannot be followed back to the key")
+            raise NotIncremental(f"the join of {part.alias} cannot be followed back to the key")
         return kept
 
     def _find_visible(self, part: Part, target: Part | None) -> list[exp.Expr]:
@@ -261,7 +265,7 @@ class Joined:
         Unclear for an outer join on the way that would lose one."""
         found = [each for each in part.on if not self._is_hidden(each)]
         if len(found) < len(part.on) and part is not target and part.kind is not JoinKind.INNER:
-            raise Unclear(f"the join of {part.alias} reads what a subquery computes")
+            raise NotIncremental(f"the join of {part.alias} reads what a subquery computes")
         return found
 
     def _is_exact(self, part: Part) -> bool:
@@ -271,7 +275,7 @@ class Joined:
             return True
         try:
             check_row_wise(part.node.this, self.finder.moving)
-        except Unclear:
+        except NotIncremental:
             return False
         return True
 
@@ -285,7 +289,7 @@ class Joined:
                     self.finder.find(
                         part.node.this, self.scope.columns_read(alias, [condition]), None, top=False
                     )
-                except Unclear:
+                except NotIncremental:
                     return True
         return False
 
@@ -297,7 +301,7 @@ class Joined:
         if self._is_exact(part):
             return rename_inputs(part.node, self.finder.moving, changed, part.alias)
         if exact:
-            raise Unclear(f"the subquery {part.alias} in an outer join that others build on")
+            raise NotIncremental(f"the subquery {part.alias} in an outer join that others build on")
         names = self.scope.columns_read(part.alias, used)
         found = self.finder.find(part.node.this, names or [0], changed, top=False)
         return exp.Subquery(this=unite(found), alias=exp.TableAlias(this=quoted(part.alias)))

@@ -32,7 +32,7 @@ EXACT = {
 """Options that keep a row's exact values in its JSON; the JSON has to be read with them too."""
 
 
-class Sifter:
+class ExpectationFilter:
     """Keeps rows that are set aside out of the target, and remembers the batch's rows for the verdict."""
 
     def __init__(

@@ -26,7 +26,7 @@ from tidegauge.model.expectation import (
     RowCount,
     Unique,
 )
-from tidegauge.model.marks import FAILED, ROW, Marks
+from tidegauge.model.marks import FAILED, ROW, FailedCheckBits
 from tidegauge.model.row_text import write_rows
 from tidegauge.model.table import Field, Layout
 from tidegauge.transform.row_predicates import find_fault
@@ -49,7 +49,7 @@ def check_marks(expect: Sequence[Expectation], layout: Layout) -> None:
         _check_columns(one, layout)
     _check_names(expect[0], layout)
     with closing(_connect()) as connection:
-        _write_query(connection, Marks.of(expect), schema_of(layout))
+        _write_query(connection, FailedCheckBits.of(expect), schema_of(layout))
 
 
 def _check_columns(one: Expectation, layout: Layout) -> None:
@@ -83,7 +83,7 @@ def mark_rows(batch_data: BatchData, expect: Sequence[Expectation]) -> BatchData
     """The batch with its marked rows in `checked`; keys to delete are not checked."""
     if not expect or not isinstance(batch_data, BatchRows) or isinstance(batch_data, KeysToDelete):
         return batch_data
-    layout, marks = batch_data.layout, Marks.of(expect)
+    layout, marks = batch_data.layout, FailedCheckBits.of(expect)
     frame = batch_data.frame
     marked = replace(
         batch_data,
@@ -101,7 +101,7 @@ class MarkedSplit:
 
     split: Split
     layout: Layout
-    marks: Marks
+    marks: FailedCheckBits
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with closing(Marker(self.layout, self.marks)) as marker:
@@ -112,7 +112,7 @@ class MarkedSplit:
 class Marker:
     """Marks record batches of one layout."""
 
-    def __init__(self, layout: Layout, marks: Marks) -> None:
+    def __init__(self, layout: Layout, marks: FailedCheckBits) -> None:
         import pyarrow as pa
 
         self._marks = marks
@@ -169,7 +169,7 @@ class Marker:
         )
 
 
-def _mark_frame(frame: DataFrame, layout: Layout, marks: Marks) -> DataFrame:
+def _mark_frame(frame: DataFrame, layout: Layout, marks: FailedCheckBits) -> DataFrame:
     schema = schema_of(layout)
     added = [f"CAST(NULL AS {field.type}) AS {field.name}" for field in MARK_FIELDS]
 
@@ -192,7 +192,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _write_query(connection: duckdb.DuckDBPyConnection, marks: Marks, schema: pa.Schema) -> str:
+def _write_query(connection: duckdb.DuckDBPyConnection, marks: FailedCheckBits, schema: pa.Schema) -> str:
     """The query that computes FAILED. Raises ExpectationFailed for a check that does not fit the columns."""
     connection.register(_ROWS, schema.empty_table())
     described = connection.execute(f"DESCRIBE {_ROWS}").fetchall()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from tidegauge.transform.clause import Unclear, refuse_other_clauses, walk_own_nodes
+from tidegauge.transform.clause import NotIncremental, refuse_other_clauses, walk_own_nodes
 from tidegauge.transform.parse import RECURSIVE
 from tidegauge.transform.spark_functions import (
     bare_column,
@@ -35,9 +35,9 @@ def check_row_wise(query: exp.Expr, moving: Collection[str]) -> None:
     Its other tables do not change, so any query over them may be joined or used in an expression.
     """
     if query.meta.get(RECURSIVE):
-        raise Unclear("a CTE that is recursive, or names its columns")
+        raise NotIncremental("a CTE that is recursive, or names its columns")
     if (twice := _read_twice(query, moving)) is not None:
-        raise Unclear(twice)
+        raise NotIncremental(twice)
     _check(query, moving)
 
 
@@ -81,21 +81,21 @@ def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
     """Raises Unclear for a window function, or a subquery over a moving input in an expression."""
     for each in _expressions_of(select):
         if isinstance(each, exp.QueryTransform):
-            raise Unclear("TRANSFORM by a script")
+            raise NotIncremental("TRANSFORM by a script")
         if why := find_window_function(each):
-            raise Unclear(why)
+            raise NotIncremental(why)
         if name := _subquery_over(each, moving):
-            raise Unclear(f"a subquery over {name} in an expression")
+            raise NotIncremental(f"a subquery over {name} in an expression")
 
 
 def refuse_hidden_total(select: exp.Select) -> None:
     """Raises Unclear if the SELECT has, or may have, aggregates without GROUP BY: one row over all rows."""
     for each in select.expressions:
         if name := find_aggregate(each):
-            raise Unclear(f"{name} without GROUP BY")
+            raise NotIncremental(f"{name} without GROUP BY")
     doubtful = next((name for each in select.expressions if (name := find_unknown_function(each))), None)
     if doubtful and not any(bare_column(each) for each in select.expressions):
-        raise Unclear(f"{doubtful} may be an aggregate")
+        raise NotIncremental(f"{doubtful} may be an aggregate")
 
 
 def _check(query: exp.Expr, moving: Collection[str]) -> None:
@@ -103,21 +103,21 @@ def _check(query: exp.Expr, moving: Collection[str]) -> None:
         refuse_other_clauses(query, "this", "alias", "order")
         return _check(query.this, moving)
     if not isinstance(query, exp.Select):
-        raise Unclear(_name_set_operation(query))
+        raise NotIncremental(_name_set_operation(query))
     for name, why in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
         if query.args.get(name):
-            raise Unclear(why)
+            raise NotIncremental(why)
     refuse_other_clauses(query, *_SELECT)
     refuse_beyond_rows(query, moving)
     refuse_hidden_total(query)
     if not query.args.get("from_"):
-        raise Unclear("a SELECT without FROM")
+        raise NotIncremental("a SELECT without FROM")
     preserved = True
     found = _check_moving(query.args["from_"].this, moving)
     for join in query.args.get("joins") or ():
         refuse_other_clauses(join, "this", "side", "kind", "on", "using", "method")
         if isinstance(join.this, exp.Lateral):
-            raise Unclear("LATERAL JOIN")
+            raise NotIncremental("LATERAL JOIN")
         if _check_moving(join.this, moving):
             found = True
             preserved = (join.side == "RIGHT" or not join.side) and join.kind in (
@@ -129,7 +129,7 @@ def _check(query: exp.Expr, moving: Collection[str]) -> None:
         elif found and join.side in ("RIGHT", "FULL"):
             preserved = False
     if not preserved:
-        raise Unclear("an outer join that does not keep every row of the moving input")
+        raise NotIncremental("an outer join that does not keep every row of the moving input")
     return None
 
 
@@ -141,7 +141,7 @@ def _check_moving(node: exp.Expr, moving: Collection[str]) -> bool:
     elif isinstance(node, exp.Table):
         refuse_other_clauses(node, "this", "alias")
     else:
-        raise Unclear("a parenthesis in FROM")
+        raise NotIncremental("a parenthesis in FROM")
     return True
 
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 from sqlglot import exp
 
 from tidegauge.transform.clause import (
-    Missing,
-    Unclear,
+    NotIncremental,
+    OutputColumnMissing,
     alternatives,
     conjuncts,
     quoted,
@@ -63,7 +63,7 @@ class Scope:
         """For each column of a USING, the expression that its unqualified name means."""
         self.crossed = False
         if (start := select.args.get("from_")) is None:
-            raise Unclear("a SELECT without FROM")
+            raise NotIncremental("a SELECT without FROM")
         self._add(start.this, JoinKind.FIRST)
         for join in select.args.get("joins") or ():
             self._read_join(join)
@@ -77,12 +77,12 @@ class Scope:
             refuse_other_clauses(node, "this", "alias", "order")
             names = _query_columns(node.this, self.columns)
         else:
-            raise Unclear(f"{node.sql('spark').split('(')[0].strip() or 'a parenthesis'} in FROM")
+            raise NotIncremental(f"{node.sql('spark').split('(')[0].strip() or 'a parenthesis'} in FROM")
         if (alias := node.args.get("alias")) and alias.args.get("columns"):
-            raise Unclear("column names after an alias in FROM")
+            raise NotIncremental("column names after an alias in FROM")
         name = node.alias_or_name.lower() or f"__tidegauge_part_{len(self.parts)}"
         if any(part.alias == name for part in self.parts):
-            raise Unclear(f"{name} stands twice in FROM")
+            raise NotIncremental(f"{name} stands twice in FROM")
         seen = frozenset({name, *(part.alias for part in self.parts)})
         self.parts.append(Part(name, node, kind, seen, names=names))
         return self.parts[-1]
@@ -97,7 +97,7 @@ class Scope:
         elif not side and kind in ("", "INNER", "CROSS"):
             known = JoinKind.INNER
         else:
-            raise Unclear(f"{side} {kind} JOIN".strip())
+            raise NotIncremental(f"{side} {kind} JOIN".strip())
         self.crossed = self.crossed or kind == "CROSS"
         before = list(self.parts)
         part = self._add(join.this, known)
@@ -112,7 +112,7 @@ class Scope:
             owners = [each for each in before if each.names is None or name in each.names]
             owners = [each for each in owners if each.kind is not JoinKind.EXISTS]
             if len(owners) != 1:
-                raise Unclear(f"USING ({name}) does not say whose column that is")
+                raise NotIncremental(f"USING ({name}) does not say whose column that is")
             left = owners[0].column(name)
         right = part.column(name)
         part.on.append(exp.EQ(this=left.copy(), expression=right.copy()))
@@ -187,13 +187,13 @@ class Scope:
                 return self._qualify_item(items[want])
             names = output_names(self.select, self.columns)
             if names is None or (name := names[want]) is None:
-                raise Unclear("a UNION of SELECT *, whose columns are not known")
+                raise NotIncremental("a UNION of SELECT *, whose columns are not known")
             want = name
         for each in items:
             if not each.is_star and output_name(each) == want.lower():
                 return self._qualify_item(each)
         if any(makes_columns(each) for each in items) or self.select.args.get("laterals"):
-            raise Unclear(f"{want} may be a column that a generator makes")
+            raise NotIncremental(f"{want} may be a column that a generator makes")
         return self.qualify(self._find_in_star(want))
 
     def _find_in_star(self, want: str) -> exp.Expr:
@@ -211,11 +211,11 @@ class Scope:
                 continue
             alias = each.table.lower()
             if each.db or not any(part.alias == alias for part in self.parts):
-                raise Unclear(f"{each.sql('spark')} of a struct")
+                raise NotIncremental(f"{each.sql('spark')} of a struct")
             names = self.part(alias).names
             if names is None or name in names:
                 return self.part(alias).column(want)
-        raise Missing(want, output_names(self.select, self.columns))
+        raise OutputColumnMissing(want, output_names(self.select, self.columns))
 
     def _qualify_item(self, item: exp.Expr) -> exp.Expr:
         """The expression of a SELECT item, qualified. Raises Unclear if it may read an alias of the same
@@ -228,7 +228,7 @@ class Scope:
             if isinstance(column, exp.Column) and self._qualifier(column) is None:
                 name = column.parts[0].name.lower()
                 if name in aliases and not self._is_column(name):
-                    raise Unclear(f"{name} may be an alias of the same SELECT")
+                    raise NotIncremental(f"{name} may be an alias of the same SELECT")
         return self.qualify(item.unalias())
 
     def _is_column(self, name: str) -> bool:
@@ -265,7 +265,7 @@ def _expand_star(select: exp.Select, item: exp.Expr, columns: Columns) -> list[s
     """The names that a star stands for; None if they are not known."""
     try:
         scope = Scope(select, columns)
-    except Unclear:
+    except NotIncremental:
         return None
     parts = _parts_of_star(scope, item)
     if not parts or select.args.get("laterals") or (scope.merged and len(parts) > 1):
@@ -308,7 +308,7 @@ def _query_columns(query: exp.Expr, columns: Columns) -> dict[str, str | None] |
     found: dict[str, str | None] = {str(name): None for name in names}
     select = query.unnest()
     if isinstance(select, exp.Select):
-        with suppress(Unclear, Missing):
+        with suppress(NotIncremental, OutputColumnMissing):
             scope = Scope(select, columns)
             for name in found:
                 column = scope.find_output(name)

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from tidegauge.errors import Place, TransformFailed
 from tidegauge.model.delta_flow import Evaluate
-from tidegauge.transform.clause import Missing, Unclear
-from tidegauge.transform.find import Finder
+from tidegauge.transform.clause import NotIncremental, OutputColumnMissing
+from tidegauge.transform.find import TouchedKeysFinder
 from tidegauge.transform.parse import parse_transform
 from tidegauge.transform.row_wise import check_row_wise, moving_tables
 from tidegauge.transform.scope import Columns, Scope, output_name, output_names
@@ -56,14 +56,14 @@ def _find_best(query: exp.Query, moving: Sequence[str], by: Sequence[str], colum
     try:
         check_row_wise(query, moving)
         return Evaluation(Evaluate.ROWS, f"row by row over {names[0]}")
-    except Unclear as unclear:
+    except NotIncremental as unclear:
         first = str(unclear)
     if not by:
         return Evaluation(Evaluate.WHOLE, first)
     try:
         for name in names:
-            Finder(moving, columns).find(query, list(by), name)
-    except (Unclear, Missing) as unclear:
+            TouchedKeysFinder(moving, columns).find(query, list(by), name)
+    except (NotIncremental, OutputColumnMissing) as unclear:
         return Evaluation(Evaluate.WHOLE, str(unclear))
     grouped = any(each.args.get("group") for each in query.find_all(exp.Select))
     covers = "the key covers the grouping" if grouped else "the key tells what a change touches"
@@ -83,15 +83,15 @@ def _refuse_dropped(
     if not isinstance(first, exp.Select):
         return
     scope = None
-    with suppress(Unclear):  # without a scope the SELECT alone shows its columns, unless it has a star
+    with suppress(NotIncremental):  # without a scope the SELECT alone shows its columns, unless it has a star
         scope = Scope(first, columns)
     for column in by:
         try:
             if scope is not None:
                 scope.find_output(column)
             elif not any(each.is_star or output_name(each) == column.lower() for each in first.expressions):
-                raise Missing(column, output_names(first, columns))
-        except Missing as missing:
+                raise OutputColumnMissing(column, output_names(first, columns))
+        except OutputColumnMissing as missing:
             there = ", ".join(missing.there) or "not named"
             raise TransformFailed(
                 f"the SQL drops the {kind} column {column}",
@@ -99,5 +99,5 @@ def _refuse_dropped(
                 "`key` or `partition_by`",
                 place=Place(str(place), 1, 1) if place else None,
             ) from None
-        except Unclear:
+        except NotIncremental:
             continue

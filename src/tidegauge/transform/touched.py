@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidegauge.errors import TransformFailed
-from tidegauge.transform.clause import Missing, Unclear, quoted
+from tidegauge.transform.clause import NotIncremental, OutputColumnMissing, quoted
 from tidegauge.transform.compose import attach, rename_inputs, select_keys, unite
-from tidegauge.transform.find import Finder
+from tidegauge.transform.find import TouchedKeysFinder
 from tidegauge.transform.parse import DIALECT, parse_transform
 from tidegauge.transform.row_wise import check_row_wise
 from tidegauge.transform.scope import Columns, JoinKind
@@ -36,8 +36,8 @@ def find_touched(
     """
     query = parse_transform(text, inputs=inputs)
     try:
-        found = Finder(moving, columns or {}).find(query, list(by), changed)
-    except (Unclear, Missing) as unclear:
+        found = TouchedKeysFinder(moving, columns or {}).find(query, list(by), changed)
+    except (NotIncremental, OutputColumnMissing) as unclear:
         found = _query_changed_rows(query, moving, by, changed, unclear)
     if not found:
         return str(select_keys([exp.null() for _ in by], by).where(exp.false()).sql(DIALECT))
@@ -51,7 +51,7 @@ def _query_changed_rows(
     TransformFailed where it is not."""
     try:
         check_row_wise(query, moving)
-    except Unclear:
+    except NotIncremental:
         raise TransformFailed(
             f"the keys that a change of {changed} touches cannot be found: {unclear}",
             hint="use `evaluate: whole`, or `auto`",

@@ -18,7 +18,7 @@ from tidegauge.spark.comparable import make_comparable, make_numbers_comparable
 from tidegauge.transform.batch import BatchInputs
 from tidegauge.transform.evaluate import add_checks, drop_deletes
 from tidegauge.transform.faults import explain_analysis
-from tidegauge.transform.history import add_change_type
+from tidegauge.transform.scd2_events import add_change_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,10 +8,10 @@ from tidegauge.compare.blocks.duckdb import DuckdbHash
 from tidegauge.compare.blocks.mysql import MysqlHash
 from tidegauge.compare.blocks.postgresql import PostgresqlHash
 from tidegauge.compare.blocks.sqlite import SqliteHash
-from tidegauge.compare.blocks.words import HashWords
+from tidegauge.compare.blocks.words import HashSql
 from tidegauge.model.engines import Engine
 
-WORDS: Mapping[Engine, HashWords] = {
+WORDS: Mapping[Engine, HashSql] = {
     Engine.MYSQL: MysqlHash(),
     Engine.POSTGRESQL: PostgresqlHash(),
     Engine.DUCKDB: DuckdbHash(),

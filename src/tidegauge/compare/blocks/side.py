@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.compare.blocks.words import HashWords
+from tidegauge.compare.blocks.words import HashSql
 from tidegauge.errors import OutputError
 
 
@@ -33,9 +33,9 @@ NOTHING = Block(0, 0, 0)
 class Side:
     ask: Callable[[str], list[tuple[Any, ...]]]
     """Runs one SELECT, which sees one moment of the table."""
-    words: HashWords
+    words: HashSql
     table: str
-    """The table as FROM names it, with what makes the server read it from end to end (`HashWords.whole`)."""
+    """The table as FROM names it, with what makes the server read it from end to end (`HashSql.whole`)."""
     where: str
     row: str
     """SQL of the hash of a row."""

@@ -18,7 +18,7 @@ class HashedColumn:
     form: CanonicalForm
 
 
-class HashWords(Protocol):
+class HashSql(Protocol):
     floats: str
     """Names the text form in which the engine writes floats: engines with the same word write the same text.
     Empty: floats cannot be compared by hash."""

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tidegauge.model.claim import Claim, Owner
-from tidegauge.model.override import FlowPosition, Override
+from tidegauge.model.override import FlowRevision, Override
 from tidegauge.model.plan import Draft, Plan, Receipt
 from tidegauge.model.position import Position
 from tidegauge.model.run import EventTotals, FlowStatus, HistoryEvent, RunRecord, RunTotals
 from tidegauge.model.schedule import FlowSchedule
 from tidegauge.model.state import State
-from tidegauge.model.ticks import SeenScheduler, Tick, TickBook
+from tidegauge.model.ticks import SchedulerRecords, SeenScheduler, Tick
 from tidegauge.model.watermark import Recalled, Tally, Watermark
 
 
@@ -66,7 +66,7 @@ class LedgerReader(Protocol):
     def pipelines(self) -> list[str]:
         """Return every pipeline that the ledger knows, in name order."""
 
-    def ticks(self, pipeline: str) -> TickBook:
+    def ticks(self, pipeline: str) -> SchedulerRecords:
         """Return the pipeline's schedulers, and the times that they have handled."""
 
     def find_plan(self, plan_id: str) -> tuple[str, str, bool] | None:
@@ -174,7 +174,7 @@ class LedgerWriter(LedgerReader, Protocol):
         *,
         owner: Owner,
         reason: str,
-        expected: FlowPosition | None = None,
+        expected: FlowRevision | None = None,
     ) -> Override:
         """Raise the fence, so that nobody can advance, and store the change that is to be made.
 

@@ -9,7 +9,7 @@ from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.spec import TableName, TableOptions
-from tidegauge.model.table import Cut, Outlook, SourceTable, Survey
+from tidegauge.model.table import Cut, SessionVisibility, SourceTable, Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +77,7 @@ class Source(Protocol):
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of one SELECT in the database's own SQL. Any thread may call it, one at a time."""
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> SessionVisibility:
         """Return the database's clock, and whether this login sees other sessions' transactions."""
 
     def close(self) -> None: ...

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.plan import ReadWay, window_from_dict
 from tidegauge.model.position import Window
-from tidegauge.outputs.delta.epochs import EPOCH
+from tidegauge.outputs.delta.epochs import EPOCH_KIND
 
 
 @dataclass(frozen=True)
-class CommittedBatches:
+class CommittedBatch:
     """One committed batch: the window and the way that each input was read."""
 
     epoch: int
@@ -31,7 +31,7 @@ class BatchReach:
     a row in it."""
 
 
-def committed_batches(look: Snapshot, pipeline: str, flow: str) -> Iterator[CommittedBatches | BatchReach]:
+def committed_batches(look: Snapshot, pipeline: str, flow: str) -> Iterator[CommittedBatch | BatchReach]:
     """The flow's batches, newest first, and at the end how far back the log reaches. Raises OutputDisagrees
     where a commit's note cannot be read."""
     version = None
@@ -41,12 +41,12 @@ def committed_batches(look: Snapshot, pipeline: str, flow: str) -> Iterator[Comm
         if said is None or (said.get("pipeline"), said.get("flow")) != (pipeline, flow):
             continue
         try:
-            if said.get("kind") == EPOCH:
+            if said.get("kind") == EPOCH_KIND:
                 if said["empty"]:
                     yield BatchReach(whole=True)
                     return
             elif said.get("kind") is None:
-                yield CommittedBatches(
+                yield CommittedBatch(
                     int(said["epoch"]),
                     int(said["seq"]),
                     {str(one["input"]): window_from_dict(one) for one in said["windows"]},

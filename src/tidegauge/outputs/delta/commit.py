@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.application import application
 from tidegauge.delta_log.commit import Commit
-from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.expectation import Checks

@@ -24,13 +24,13 @@ from dataclasses import dataclass, field, replace
 from tidegauge.delta_log.application import CLOSED, application, epoch_of, prefix_of
 from tidegauge.delta_log.batch_commit import batch_info, removals
 from tidegauge.delta_log.commit import Action
-from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.override import show_continued
 from tidegauge.model.plan import Tag
 from tidegauge.storage.folder import folder_name
 
-EPOCH = "epoch"
+EPOCH_KIND = "epoch"
 _TRIES = 50
 
 
@@ -56,7 +56,7 @@ class DeltaEpochOpening:
 
 
 @dataclass(frozen=True)
-class EpochStanding:
+class EpochState:
     """What log and marker say about the epochs of a flow at one moment."""
 
     look: Snapshot | None
@@ -87,7 +87,7 @@ class DeltaEpochs:
         self._prefix = prefix_of(pipeline, flow)
         self._path = f"_tidegauge/{folder_name(f'{pipeline}/{flow}')}.json"
 
-    def standing(self) -> EpochStanding:
+    def standing(self) -> EpochState:
         # The marker is read before the log, so that whoever replaces it has looked at the log since.
         found = self._log.store.read(self._path)
         marker, token = (self._parse_marker(found[0]), found[1]) if found else (None, None)
@@ -95,7 +95,7 @@ class DeltaEpochs:
         batches = look.transactions(self._prefix) if look else {}
         last = max(((epoch_of(name), batch) for name, batch in batches.items()), default=None)
         epoch = max(last[0] if last else 0, marker.epoch if marker else 0)
-        return EpochStanding(look, epoch, last, marker, token)
+        return EpochState(look, epoch, last, marker, token)
 
     def open(self, wanted: DeltaEpochOpening) -> None:
         """Open an epoch; it can be repeated. Raises OutputDisagrees, and changes nothing, where this epoch
@@ -119,7 +119,7 @@ class DeltaEpochs:
                 return
         raise self._crowded_error()
 
-    def ensure(self, epoch: int, *, unmarked: bool) -> EpochStanding:
+    def ensure(self, epoch: int, *, unmarked: bool) -> EpochState:
         """Make sure that the log has this epoch, before its first batch. Raises OutputDisagrees where a later
         epoch is open, or this one was never opened.
 
@@ -162,7 +162,7 @@ class DeltaEpochs:
             return f"epoch {epoch}" if any(continues) else None
         return None if last >= upto else f"batch {last + 1} of epoch {epoch}"
 
-    def ended(self, epoch: int, now: EpochStanding) -> OutputDisagrees:
+    def ended(self, epoch: int, now: EpochState) -> OutputDisagrees:
         """The error for a batch of an epoch that has ended."""
         opening = self.find_opening(now, now.epoch)
         return OutputDisagrees(
@@ -171,7 +171,7 @@ class DeltaEpochs:
             hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
         )
 
-    def find_opening(self, now: EpochStanding, epoch: int) -> DeltaEpochOpening | None:
+    def find_opening(self, now: EpochState, epoch: int) -> DeltaEpochOpening | None:
         """How an epoch was opened; None for the first one, and where neither marker nor log has it. Raises
         OutputDisagrees where a note cannot be read."""
         if now.marker is not None and now.marker.epoch == epoch:
@@ -181,7 +181,7 @@ class DeltaEpochs:
                 (
                     _parse(said)
                     for said in self.find_notes(now)
-                    if said.get("kind") == EPOCH and int(said["epoch"]) == epoch
+                    if said.get("kind") == EPOCH_KIND and int(said["epoch"]) == epoch
                 ),
                 None,
             )
@@ -192,7 +192,7 @@ class DeltaEpochs:
                 hint="another version of tidegauge wrote it: use that one; nothing was changed",
             ) from error
 
-    def find_notes(self, now: EpochStanding) -> Iterator[Action]:
+    def find_notes(self, now: EpochState) -> Iterator[Action]:
         """The notes of the flow's own commits, newest first."""
         for commit in now.look.commits() if now.look else ():
             said = commit.note
@@ -203,7 +203,7 @@ class DeltaEpochs:
     def _place(self) -> str:
         return self._log.store.place
 
-    def _complete(self, wanted: DeltaEpochOpening, now: EpochStanding) -> DeltaEpochOpening:
+    def _complete(self, wanted: DeltaEpochOpening, now: EpochState) -> DeltaEpochOpening:
         gap = self.lacks(wanted.continues) if wanted.continues else None
         if gap:
             raise OutputDisagrees(
@@ -225,7 +225,7 @@ class DeltaEpochs:
                 hint="put it back from a backup; nothing was changed",
             ) from error
 
-    def _put(self, opening: DeltaEpochOpening, now: EpochStanding) -> bool:
+    def _put(self, opening: DeltaEpochOpening, now: EpochState) -> bool:
         """Take the next step to open an epoch. Write the marker if it does not have all that the log has;
         else put the commit on top of `now.look`. True if nothing is left to do."""
         if now.last is not None:
@@ -262,7 +262,7 @@ def _render(opening: DeltaEpochOpening) -> Action:
     continues = opening.continues
     return {
         "tidegauge": 1,
-        "kind": EPOCH,
+        "kind": EPOCH_KIND,
         "pipeline": opening.pipeline,
         "flow": opening.flow,
         "epoch": opening.epoch,

@@ -31,7 +31,7 @@ from tidegauge.outputs.delta.commit import APPLICATION, METADATA, VERSION
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegauge.outputs.delta.epochs import EpochStanding
+    from tidegauge.outputs.delta.epochs import EpochState
 
 FOLDER = "_tidegauge_events"
 EPOCH, SEQ = "_tidegauge_epoch", "_tidegauge_seq"
@@ -65,7 +65,7 @@ class EventsEpoch:
         return " OR ".join([f"{EPOCH} IS NULL", f"{EPOCH} = {self.epoch}", *(f"({one})" for one in earlier)])
 
 
-def find_events_epoch(now: EpochStanding, tag: Tag) -> EventsEpoch:
+def find_events_epoch(now: EpochState, tag: Tag) -> EventsEpoch:
     """Which kept events count for a batch, by the marker file, which has the last batch of earlier epochs."""
     opening = now.marker
     if tag.epoch == 0:

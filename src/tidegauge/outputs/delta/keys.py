@@ -10,7 +10,7 @@ from tidegauge.delta_log.data_files import NeedsSpark
 from tidegauge.errors import KeyUnsuitable
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.types import quote
-from tidegauge.outputs.delta.modes import Checked, Job, align_rows, is_delete
+from tidegauge.outputs.delta.modes import CheckedChange, DeltaWrite, align_rows, is_delete
 from tidegauge.outputs.delta.small_merge import find_repeated, match_rows, merge_few
 from tidegauge.outputs.delta.spans import find_ends, has_bounds
 from tidegauge.spark.few_rows import collect_few, frame_of
@@ -22,7 +22,7 @@ _TIMES, _GOES, _OTHER = "__tidegauge_times", "__tidegauge_goes", "__tidegauge_ot
 _NEW = f"{CHANGE_TYPE} <=> 'insert'"
 
 
-def check_keys(job: Job) -> Checked:
+def check_keys(job: DeltaWrite) -> CheckedChange:
     """Compute the change once, keep it, and check its keys. Raises KeyUnsuitable.
 
     Where the input may have a key twice, keys whose rows come as inserts are looked up in the target; those
@@ -47,7 +47,7 @@ def check_keys(job: Job) -> Checked:
     return look_through(job, others.unionByName(whole))[0]
 
 
-def _look_through_few(job: Job, rows: DataFrame) -> tuple[Checked, int]:
+def _look_through_few(job: DeltaWrite, rows: DataFrame) -> tuple[CheckedChange, int]:
     """As `_look_through`, for a small target and without Spark; with Spark where the rows are many, or one is
     unsuitable. The number is of the new keys that the target has already."""
     import numpy as np
@@ -75,13 +75,13 @@ def _look_through_few(job: Job, rows: DataFrame) -> tuple[Checked, int]:
         return _look_through(job, rows)
     if job.change.again or job.change.count_repeated:
         rows = frame_of(job.session, found, rows.schema)
-    checked = Checked(rows, read=found.num_rows, deletes=int(np.count_nonzero(goes)), few=few)
+    checked = CheckedChange(rows, read=found.num_rows, deletes=int(np.count_nonzero(goes)), few=few)
     # Only inserts of keys that the target has already need another look.
     new = pc.fill_null(pc.equal(kinds, "insert"), False).to_numpy()
     return checked, int(np.count_nonzero(new & (np.array(places, dtype=np.int64) >= 0)))
 
 
-def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
+def _look_through(job: DeltaWrite, rows: DataFrame) -> tuple[CheckedChange, int]:
     """Compute the rows once and check their keys. Also returns how many rows come as inserts."""
     from pyspark.sql import functions as f
 
@@ -123,11 +123,13 @@ def _look_through(job: Job, rows: DataFrame) -> tuple[Checked, int]:
         ends = find_ends(facts[f"least{index}"], facts[f"greatest{index}"], types[name.casefold()].type)
         if ends is not None:
             bounds[name] = ends
-    found = Checked(held, read=int(facts["rows"]), deletes=int(facts["deletes"]), bounds=bounds, held=held)
+    found = CheckedChange(
+        held, read=int(facts["rows"]), deletes=int(facts["deletes"]), bounds=bounds, held=held
+    )
     return found, int(facts["new"])
 
 
-def _find_there(job: Job, checked: Checked) -> DataFrame:
+def _find_there(job: DeltaWrite, checked: CheckedChange) -> DataFrame:
     """The keys that come as inserts and that the target has already."""
     keys = _list_keys(job)
     new = checked.rows.where(_NEW)
@@ -139,7 +141,7 @@ def _find_there(job: Job, checked: Checked) -> DataFrame:
     return _join_by_key(target, new, keys, "left_semi")
 
 
-def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
+def _find_otherwise(job: DeltaWrite, checked: CheckedChange) -> DataFrame:
     """The keys for which the whole input gives something else than the rows that have changed."""
     from pyspark.sql import functions as f
 
@@ -154,11 +156,11 @@ def _find_otherwise(job: Job, checked: Checked) -> DataFrame:
     return counted.where(f"{_TIMES} <> 1 OR {_GOES} <> 0").select(*columns)
 
 
-def _list_keys(job: Job) -> list[str]:
+def _list_keys(job: DeltaWrite) -> list[str]:
     return [str(_find_spelling(job, name)) for name in job.output.key]
 
 
-def _find_spelling(job: Job, name: str | None) -> str | None:
+def _find_spelling(job: DeltaWrite, name: str | None) -> str | None:
     """A column's name as the target spells it; None where it has no such column."""
     return next((one.name for one in job.columns if name and one.name.casefold() == name.casefold()), None)
 

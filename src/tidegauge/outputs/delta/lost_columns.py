@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import DeltaFlow

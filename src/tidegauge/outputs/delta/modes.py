@@ -31,7 +31,7 @@ not be sorted by its key."""
 
 
 @dataclass(frozen=True)
-class Job:
+class DeltaWrite:
     session: SparkSession
     flow: str
     table: str
@@ -55,13 +55,13 @@ class Job:
     small: SmallTarget | None = None
     """Set where target and inputs are small: then a change that is small too is committed without Spark."""
 
-    def is_few(self, checked: Checked) -> bool:
+    def is_few(self, checked: CheckedChange) -> bool:
         """Whether the change is known to be small enough to be broadcast to every task."""
         return checked.read is not None and checked.read * len(self.columns) <= _SMALL
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedChange:
     """A change that was checked, with all that its commit and the commit's note need to know of it."""
 
     rows: DataFrame
@@ -79,7 +79,7 @@ class Checked:
     """A frame that is kept in memory until the batch has ended."""
 
 
-def check(job: Job) -> Checked:
+def check(job: DeltaWrite) -> CheckedChange:
     """Check the change for the output's mode. What can be refused is refused here, before any commit."""
     match job.output.mode:
         case Mode.MERGE:
@@ -87,17 +87,17 @@ def check(job: Job) -> Checked:
 
             return check_keys(job)
         case Mode.REPLACE_PARTITIONS:
-            return Checked(align_rows(job), touched=_find_touched(job))
+            return CheckedChange(align_rows(job), touched=_find_touched(job))
         case Mode.APPEND:
             _check_refused(job)
-            return Checked(align_rows(job))
+            return CheckedChange(align_rows(job))
         case Mode.OVERWRITE:
-            return Checked(align_rows(job))
+            return CheckedChange(align_rows(job))
         case Mode.SCD2:
-            return Checked(align_rows(job, *FEED_COLUMNS))
+            return CheckedChange(align_rows(job, *FEED_COLUMNS))
 
 
-def is_idle(job: Job, checked: Checked) -> bool:
+def is_idle(job: DeltaWrite, checked: CheckedChange) -> bool:
     """Whether the batch changes nothing, so that its commit has the tag only."""
     match job.output.mode:
         case Mode.MERGE:
@@ -108,7 +108,7 @@ def is_idle(job: Job, checked: Checked) -> bool:
             return False
 
 
-def apply(job: Job, checked: Checked) -> None:
+def apply(job: DeltaWrite, checked: CheckedChange) -> None:
     """Make one commit with the tag, also where nothing changes. Raises CommitOvertaken, or Delta's own."""
     if job.small is not None:
         from tidegauge.outputs.delta.small_modes import find_few
@@ -122,7 +122,7 @@ def apply(job: Job, checked: Checked) -> None:
         _apply_by_spark(job, checked)
 
 
-def _apply_by_spark(job: Job, checked: Checked) -> None:
+def _apply_by_spark(job: DeltaWrite, checked: CheckedChange) -> None:
     match job.output.mode:
         case Mode.APPEND:
             _append(job, checked.rows)
@@ -146,7 +146,7 @@ def _apply_by_spark(job: Job, checked: Checked) -> None:
             apply_scd2(job.session, job.table, job.location, checked.rows, job.output, job.events_epoch)
 
 
-def align_rows(job: Job, *besides: str, rows: DataFrame | None = None) -> DataFrame:
+def align_rows(job: DeltaWrite, *besides: str, rows: DataFrame | None = None) -> DataFrame:
     """The rows with the target's own names and types, in its order. `besides`: columns of the change feed
     that are kept, if the rows have them. `rows`: instead of the rows of the change.
     """
@@ -173,18 +173,18 @@ def no_rows(session: SparkSession, columns: Iterable[DeltaColumn | TargetColumn]
     return session.sql(f"SELECT {nulls} WHERE false")
 
 
-def _append(job: Job, rows: DataFrame) -> None:
+def _append(job: DeltaWrite, rows: DataFrame) -> None:
     rows.write.format("delta").mode("append").save(job.location)
 
 
-def _overwrite(job: Job, rows: DataFrame, predicate: str | None) -> None:
+def _overwrite(job: DeltaWrite, rows: DataFrame, predicate: str | None) -> None:
     writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
     if predicate is not None:
         writer = writer.option("replaceWhere", predicate)
     writer.save(job.location)
 
 
-def _merge(job: Job, checked: Checked) -> None:
+def _merge(job: DeltaWrite, checked: CheckedChange) -> None:
     output, view = job.output, f"tidegauge_{uuid.uuid4().hex}"
     keys = {name.casefold() for name in output.key}
     others = [column for column in job.columns if column.name.casefold() not in keys]
@@ -245,7 +245,7 @@ def _guard_sql(output: DeltaTable, *, delete: bool = False) -> str:
     return f" AND ({unless}t.{name} IS NULL OR s.{name} >= t.{name})"
 
 
-def _check_refused(job: Job) -> None:
+def _check_refused(job: DeltaWrite) -> None:
     refused = job.change.refused
     if refused is None:
         return
@@ -257,7 +257,7 @@ def _check_refused(job: Job) -> None:
         )
 
 
-def _find_touched(job: Job) -> Partitions:
+def _find_touched(job: DeltaWrite) -> Partitions:
     """The partitions to be written anew, each with its values as text."""
     from pyspark.sql import functions as f
 
@@ -277,7 +277,7 @@ def _find_touched(job: Job) -> Partitions:
     return tuple(tuple(row) for row in found)
 
 
-def _make_partition_condition(job: Job, touched: Partitions) -> str:
+def _make_partition_condition(job: DeltaWrite, touched: Partitions) -> str:
     """A SQL condition for the target's rows in these partitions."""
     types = {column.name.casefold(): column.type for column in job.columns}
     names = list(job.partition_by)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.newest import Snapshot
 from tidegauge.delta_log.restored import find_restore
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.errors import OutputDisagrees, OutputError, TidegaugeError
 from tidegauge.model.batch_data import BatchData, DeltaBatch
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO, DeltaFlow
@@ -21,7 +21,7 @@ from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.delta import modes, session
 from tidegauge.outputs.delta.commit import check_same, describe_commit, find, receipt_of
 from tidegauge.outputs.delta.conflicts import is_conflict, translate_conflict
-from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochStanding
+from tidegauge.outputs.delta.epochs import DeltaEpochOpening, EpochState
 from tidegauge.outputs.delta.kept_events import find_events_epoch
 from tidegauge.outputs.delta.lost_columns import refuse_lost
 from tidegauge.outputs.delta.pending import PendingChange, is_guard_error, last_batch_passed, plan_change
@@ -277,15 +277,13 @@ class DeltaOutput:
             raise translate_conflict(error, self.place) from error
         return PendingChange(batch_data, own, change, room, (*change.notes, *room.notes, *self._warnings()))
 
-    def _commit(
-        self, now: EpochStanding, pending: PendingChange, tag: Tag, batch: Batch, run_id: str
-    ) -> None:
+    def _commit(self, now: EpochState, pending: PendingChange, tag: Tag, batch: Batch, run_id: str) -> None:
         if now.look is None:
             raise OutputError(
                 f"the table {self.place} is gone", hint="somebody removed it: run again", retryable=True
             )
         found = self._table.opened()
-        job = modes.Job(
+        job = modes.DeltaWrite(
             session=pending.session,
             flow=self._delta_flow.name,
             table=session.name_of(self._ref),
@@ -318,7 +316,7 @@ class DeltaOutput:
         with tune_for_small(pending.session, few=few):
             modes.apply(replace(job, said=said), checked)
 
-    def _receipt(self, now: EpochStanding, tag: Tag, like: Batch | None) -> Receipt | None:
+    def _receipt(self, now: EpochState, tag: Tag, like: Batch | None) -> Receipt | None:
         if now.epoch > tag.epoch:
             raise self._table.opened().epochs.ended(tag.epoch, now)
         if now.look is None or now.epoch < tag.epoch:
@@ -329,7 +327,7 @@ class DeltaOutput:
             check_same(receipt, found, like, self.place)
         return receipt
 
-    def _read_standing(self) -> EpochStanding | None:
+    def _read_standing(self) -> EpochState | None:
         found = self._table.open()
         return None if found is None else found.epochs.standing()
 

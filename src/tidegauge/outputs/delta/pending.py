@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.application import prefix_of
-from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.model.batch_data import GUARD, DeltaBatch, DeltaChange, Verdict
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.expectation import Checks
 from tidegauge.model.spark_causes import with_causes
 from tidegauge.outputs.delta import modes
-from tidegauge.outputs.delta.target import TargetChanges
+from tidegauge.outputs.delta.target import TargetAlterations
 from tidegauge.spark.hadoop import on_connect
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class PendingChange:
     batch_data: DeltaBatch
     session: SparkSession
     change: DeltaChange
-    room: TargetChanges
+    room: TargetAlterations
     notes: tuple[str, ...]
-    checked: modes.Checked | None = None
+    checked: modes.CheckedChange | None = None
 
     @property
     def small(self) -> bool:
@@ -41,7 +41,7 @@ class PendingChange:
         verdict = self.change.judge() if self.change.judge else None
         return verdict is not None and verdict.whole
 
-    def check(self, job: modes.Job) -> tuple[modes.Checked, Verdict | None]:
+    def check(self, job: modes.DeltaWrite) -> tuple[modes.CheckedChange, Verdict | None]:
         """Check the change by the flow's expectations and the output's mode. What can be refused is refused
         here."""
         verdict = self.change.judge() if self.change.judge else None

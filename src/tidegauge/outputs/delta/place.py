@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidegauge.delta_log.application import application
 from tidegauge.delta_log.batch_commit import batch_info, refuse_catalogue_commits, removals
-from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.errors import OutputUnreachable, SourceError
 from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.location import resolve
@@ -19,12 +19,12 @@ from tidegauge.outputs.delta.epochs import DeltaEpochs
 from tidegauge.outputs.delta.kept_events import FOLDER
 from tidegauge.storage.access import find_barrier
 from tidegauge.storage.probe import check_store
-from tidegauge.storage.settings import settings_of
+from tidegauge.storage.s3_settings import settings_of
 from tidegauge.storage.store import open_store
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenDeltaTable:
     where: str
     """The table's location, as Spark writes it."""
     lake: Lake
@@ -76,7 +76,7 @@ class TargetPlace:
     def __init__(self, flow: DeltaFlow, locate: Callable[[], str | None]) -> None:
         self._flow = flow
         self._locate = locate
-        self._known: Opened | None = None
+        self._known: OpenDeltaTable | None = None
 
     @property
     def by_name(self) -> bool:
@@ -84,7 +84,7 @@ class TargetPlace:
         created."""
         return self._flow.output.table.path is None
 
-    def open(self) -> Opened | None:
+    def open(self) -> OpenDeltaTable | None:
         """The table's place; None while the catalogue does not have the table."""
         try:
             where = self._locate()
@@ -95,10 +95,12 @@ class TargetPlace:
         if self._known is None or self._known.where != where:
             lake = _lake(self._flow.output.table.at(where))
             log = Log(open_store(lake))
-            self._known = Opened(where, lake, log, DeltaEpochs(log, self._flow.pipeline, self._flow.name))
+            self._known = OpenDeltaTable(
+                where, lake, log, DeltaEpochs(log, self._flow.pipeline, self._flow.name)
+            )
         return self._known
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenDeltaTable:
         """The table's place. Raises OutputUnreachable where the catalogue does not have the table."""
         found = self.open()
         if found is None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.location import lake_of
-from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.batch_data import Verdict
 from tidegauge.model.delta_flow import QUARANTINE_COLUMNS, DeltaFlow, TableRef

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.errors import OutputDisagrees, PositionError
 from tidegauge.model.position import from_body
 from tidegauge.model.spec import Lake

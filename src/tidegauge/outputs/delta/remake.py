@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tidegauge.delta_log.batch_commit import batch_info
-from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.outputs.delta.target import MADE, list_columns, needs_mapping, target_of
 

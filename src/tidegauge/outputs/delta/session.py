@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.model.catalogue_name import quote_name
 from tidegauge.model.delta_flow import DeltaFlow, DeltaTable, TableRef
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.modes import no_rows
 from tidegauge.outputs.delta.target import (
     DeltaColumn,
-    TargetChanges,
+    TargetAlterations,
     TargetColumn,
     list_columns,
-    plan_changes,
+    plan_alterations,
     properties_for,
     target_of,
 )
@@ -52,13 +52,13 @@ def name_of(ref: TableRef) -> str:
 
 def apply_changes(
     session: SparkSession, ref: TableRef, look: Snapshot | None, schema: StructType, flow: DeltaFlow
-) -> TargetChanges:
+) -> TargetAlterations:
     """Create the target, or alter it so that it takes rows of this schema."""
     columns = list_columns(schema, flow.output)
     if look is None:
         _create(session, ref, columns, flow.output)
-        return TargetChanges(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
-    room = plan_changes(columns, target_of(look), flow.output, flow.drift)
+        return TargetAlterations(tuple(DeltaColumn(one.name, one.name, one.type) for one in columns))
+    room = plan_alterations(columns, target_of(look), flow.output, flow.drift)
     for statement in room.statements:
         session.sql(f"ALTER TABLE {name_of(ref)} {statement}")
     return room

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.errors import TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.spark.hadoop import on_connect

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.delta_log.data_files import NeedsSpark
-from tidegauge.delta_log.newest import Log
+from tidegauge.delta_log.snapshot import Log
 from tidegauge.model.delta_flow import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from tidegauge.outputs.delta.modes import Job
+    from tidegauge.outputs.delta.modes import DeltaWrite
 
 _TRIES = 10
 
 
-def find_few_changes(job: Job, small: SmallTarget, rows: DataFrame) -> FewRows:
+def find_few_changes(job: DeltaWrite, small: SmallTarget, rows: DataFrame) -> FewRows:
     """The change that brings these events into the history. Events that its rows do not show are first kept
     beside it, as in `kept_events`. Raises what `scd2.apply_scd2` raises, and NeedsSpark."""
     import pyarrow.compute as pc
@@ -86,7 +86,7 @@ def _collect(frame: DataFrame) -> pa.Table:
     return found
 
 
-def _check(events: pa.Table, held: DataFrame, shape: EventColumns, job: Job) -> bool:
+def _check(events: pa.Table, held: DataFrame, shape: EventColumns, job: DeltaWrite) -> bool:
     """Whether any delete has no sequence value. Raises where an event is unsuitable."""
     import pyarrow.compute as pc
 
@@ -112,7 +112,7 @@ def _open_kept(small: SmallTarget) -> SmallTarget | None:
 
 
 def _show_kept(
-    job: Job, beside: SmallTarget | None, events: pa.Table, names: dict[str, str]
+    job: DeltaWrite, beside: SmallTarget | None, events: pa.Table, names: dict[str, str]
 ) -> DataFrame | None:
     if beside is None:
         return read_kept(job.session, job.location, job.events_epoch)
@@ -124,7 +124,7 @@ def _show_kept(
 
 
 def keep_beside(
-    job: Job,
+    job: DeltaWrite,
     small: SmallTarget,
     beside: SmallTarget | None,
     mine: pa.Table,
@@ -171,7 +171,7 @@ def _pick(rows: pa.Table, inner: str) -> pa.ChunkedArray:
     return pc.struct_field(rows.column(name), part) if part else rows.column(name)
 
 
-def _find_changes(job: Job, small: SmallTarget, changed: pa.Table, shape: EventColumns) -> FewRows:
+def _find_changes(job: DeltaWrite, small: SmallTarget, changed: pa.Table, shape: EventColumns) -> FewRows:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tidegauge.delta_log.data_files import NeedsSpark
 from tidegauge.model.mode import Mode
-from tidegauge.outputs.delta.modes import Checked, Job, Partitions
+from tidegauge.outputs.delta.modes import CheckedChange, DeltaWrite, Partitions
 from tidegauge.outputs.delta.small_merge import fill_rows
 from tidegauge.outputs.delta.small_target import FewRows, SmallTarget
 from tidegauge.spark.few_rows import collect_few
 
 
-def find_few(job: Job, small: SmallTarget, checked: Checked) -> FewRows | None:
+def find_few(job: DeltaWrite, small: SmallTarget, checked: CheckedChange) -> FewRows | None:
     """The change for `SmallTarget.commit`; None where Spark has to make the commit."""
     try:
         match job.output.mode:
@@ -31,7 +31,10 @@ def find_few(job: Job, small: SmallTarget, checked: Checked) -> FewRows | None:
 
 
 def _replace(
-    small: SmallTarget, checked: Checked, files: frozenset[int] | None, touched: Partitions | None = None
+    small: SmallTarget,
+    checked: CheckedChange,
+    files: frozenset[int] | None,
+    touched: Partitions | None = None,
 ) -> FewRows:
     rows = collect_few(checked.rows)
     if rows is None:

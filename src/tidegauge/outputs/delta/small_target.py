@@ -28,7 +28,7 @@ from tidegauge.delta_log.application import application
 from tidegauge.delta_log.batch_commit import batch_info, removal_of
 from tidegauge.delta_log.commit import LOG, Action
 from tidegauge.delta_log.data_files import FileColumns, NeedsSpark, concat_rows
-from tidegauge.delta_log.newest import Log, Snapshot
+from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.delta_log.write_checkpoint import is_due, write_checkpoint
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.lazy import lazy

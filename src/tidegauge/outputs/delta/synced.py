@@ -20,7 +20,7 @@ from tidegauge.model.spec import DeltaFolder, TableFlow
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.model.types import quote
-from tidegauge.outputs.delta.epochs import EpochStanding
+from tidegauge.outputs.delta.epochs import EpochState
 from tidegauge.outputs.delta.output import DeltaOutput
 from tidegauge.outputs.delta.pending import PendingChange
 from tidegauge.outputs.delta.synced_checks import SyncedQuarantine, begin_anew, checked_change
@@ -77,7 +77,7 @@ class SyncedDeltaOutput(DeltaOutput):
     """
 
     refuses_lost = False
-    """`flows.lost_columns` looks for them when a sync is planned: a backfill of the column may add it."""
+    """`flows.verify.lost_columns` looks for them when a sync is planned: a backfill of the column may add it."""
 
     def __init__(
         self,
@@ -140,9 +140,7 @@ class SyncedDeltaOutput(DeltaOutput):
         staged = super().stage(DeltaBatch(layout, batch_data.rows, change=change), spark)
         return replace(staged, rows=held.num_rows if held is not None else 0)
 
-    def _commit(
-        self, now: EpochStanding, pending: PendingChange, tag: Tag, batch: Batch, run_id: str
-    ) -> None:
+    def _commit(self, now: EpochState, pending: PendingChange, tag: Tag, batch: Batch, run_id: str) -> None:
         opening = now.marker
         if opening is not None and opening.emptied == tag.epoch and tag.epoch and tag.seq == 1:
             pending.change = begin_anew(pending.change)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.model.batch_data import CheckedRows, DeltaChange, Verdict
 from tidegauge.model.delta_flow import CHANGE_TYPE, DELETE
 from tidegauge.model.expectation import CheckCount, Expectation, Fresh, RowCount, Unique
-from tidegauge.model.marks import FAILED, ROW, Marks, count_rows, count_stale
+from tidegauge.model.marks import FAILED, ROW, FailedCheckBits, count_rows, count_stale
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.types import quote
 from tidegauge.outputs.delta.quarantine import Quarantine
@@ -32,7 +32,7 @@ def checked_change(
     key from the target."""
     from pyspark.sql import functions as f
 
-    marks = Marks.of(checked.expect)
+    marks = FailedCheckBits.of(checked.expect)
     # Computed once: the rows that are counted, set aside and written have to be the same, and the source may
     # change in between.
     held = marked.localCheckpoint(eager=False)
@@ -79,7 +79,7 @@ class SyncedQuarantine(Quarantine):
             self.forget_others(session, verdict.aside, tag)
 
 
-def _judge(flow: str, expect: Sequence[Expectation], marks: Marks, held: DataFrame) -> Verdict:
+def _judge(flow: str, expect: Sequence[Expectation], marks: FailedCheckBits, held: DataFrame) -> Verdict:
     from pyspark.sql import functions as f
 
     fresh = [one for one in expect if isinstance(one.rule, Fresh)]

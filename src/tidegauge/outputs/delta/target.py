@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.delta_log.newest import Snapshot
+from tidegauge.delta_log.snapshot import Snapshot
 from tidegauge.errors import OutputDisagrees, TransformFailed
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DeltaTable
 from tidegauge.model.mode import OutputKind
@@ -67,7 +67,7 @@ class DeltaColumn:
 
 
 @dataclass(frozen=True)
-class TargetChanges:
+class TargetAlterations:
     """How the target has to be altered before a batch is written, and which columns are then written."""
 
     columns: tuple[DeltaColumn, ...]
@@ -149,12 +149,12 @@ def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[
     return found
 
 
-def plan_changes(
+def plan_alterations(
     columns: tuple[TargetColumn, ...],
     target: DeltaTarget,
     output: DeltaTable,
     drift: Drift,
-) -> TargetChanges:
+) -> TargetAlterations:
     """How the target has to be altered. Raises OutputDisagrees where it cannot take the rows without loss."""
     _check(target, output)
     known = written_columns(target, output)
@@ -200,7 +200,7 @@ def plan_changes(
     _check_not_given(target, output, given, drift)
     statements += _alter(target, added, widened, grown)
     statements += note_written(output, known, written)
-    return TargetChanges(tuple(written), tuple(statements), tuple(notes), vanished)
+    return TargetAlterations(tuple(written), tuple(statements), tuple(notes), vanished)
 
 
 def _set_vectors(target: DeltaTarget, output: DeltaTable) -> tuple[list[str], list[str]]:

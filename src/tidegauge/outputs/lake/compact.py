@@ -48,7 +48,7 @@ are decoded quickly."""
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionGroup:
     """A group of batches that are, or would be, rewritten together."""
 
     manifests: tuple[Manifest, ...]
@@ -96,7 +96,7 @@ def compact(
     target: int = TARGET_BYTES,
     reason: str | None,
     store: Store | None = None,
-) -> tuple[Compacted, ...]:
+) -> tuple[CompactionGroup, ...]:
     """Rewrite the small files of these batches, which have to be in the order that readers see, and return
     the groups. Without a reason nothing is rewritten. `older_than`: how old a batch has to be.
 
@@ -117,7 +117,7 @@ def compact(
     return tuple(_rewrite(lake, top, store, one, dates, target, reason) for one in groups)
 
 
-def choose_groups(manifests: Sequence[Manifest], target: int) -> list[Compacted]:
+def choose_groups(manifests: Sequence[Manifest], target: int) -> list[CompactionGroup]:
     """Which batches are rewritten together: neighbours of one epoch with the same columns, up to `target`
     bytes.
 
@@ -125,11 +125,11 @@ def choose_groups(manifests: Sequence[Manifest], target: int) -> list[Compacted]
     at least as many new rows, so that a row is rewritten no more often than the table doubles.
     """
     fit = [one for one in manifests if one.files and not one.gone]
-    found: list[Compacted] = []
+    found: list[CompactionGroup] = []
     for (_, schema), run in groupby(fit, key=lambda one: (one.tag.epoch, one.schema)):
         if any(field.name.lower() == SEQ for field in schema):
             continue  # the name of the column for the batch's number is taken
-        pending: list[Compacted] = []
+        pending: list[CompactionGroup] = []
         size = 0
         for unit in _split_units(run):
             large = 2 * unit.bytes >= target * len(unit.before)
@@ -143,7 +143,7 @@ def choose_groups(manifests: Sequence[Manifest], target: int) -> list[Compacted]
     return found
 
 
-def _split_units(manifests: Iterator[Manifest]) -> Iterator[Compacted]:
+def _split_units(manifests: Iterator[Manifest]) -> Iterator[CompactionGroup]:
     """The batches as the smallest groups that can be rewritten: one batch, or all that share a compacted
     file."""
     unit: list[Manifest] = []
@@ -151,22 +151,22 @@ def _split_units(manifests: Iterator[Manifest]) -> Iterator[Compacted]:
     for one in manifests:
         paths = {file.path for file in one.sources}
         if unit and shared.isdisjoint(paths):
-            yield Compacted(tuple(unit))
+            yield CompactionGroup(tuple(unit))
             unit, shared = [], set()
         unit.append(one)
         shared |= paths
     if unit:
-        yield Compacted(tuple(unit))
+        yield CompactionGroup(tuple(unit))
 
 
-def _join(units: Sequence[Compacted], target: int) -> Iterator[Compacted]:
+def _join(units: Sequence[CompactionGroup], target: int) -> Iterator[CompactionGroup]:
     """These units as one group, if that makes fewer files."""
     units = list(units)
     while units and units[0]._is_compacted and units[0].rows > sum(one.rows for one in units[1:]):
         units.pop(0)
     if not units:
         return
-    joined = Compacted(tuple(manifest for one in units for manifest in one.manifests))
+    joined = CompactionGroup(tuple(manifest for one in units for manifest in one.manifests))
     if len(joined.before) > max(1, -(-joined.bytes // target)):
         yield joined
 
@@ -213,11 +213,11 @@ def _rewrite(
     lake: Lake,
     folder: str,
     store: Store,
-    group: Compacted,
+    group: CompactionGroup,
     dates: dict[BatchNumber, datetime],
     target: int,
     reason: str,
-) -> Compacted:
+) -> CompactionGroup:
     """Write the compacted files durably, and then name them in each manifest that nobody has changed in the
     meantime."""
     with ThreadPoolExecutor(8) as pool:

@@ -41,7 +41,7 @@ LEFTOVER = "leftover"
 
 
 @dataclass(frozen=True)
-class Leftover:
+class DeletableFile:
     """A file that may be deleted."""
 
     path: str
@@ -64,7 +64,7 @@ class TableFiles:
     """The files that readers of the table read."""
     earlier: tuple[CommittedFile, ...]
     """Files of earlier epochs: readers no longer read them, but an undo would bring them back."""
-    leftovers: tuple[Leftover, ...]
+    leftovers: tuple[DeletableFile, ...]
     missing: tuple[CommittedFile, ...]
     """Files that a manifest names and that do not exist: the table is damaged, or would be after an undo."""
     removed: tuple[CommittedFile, ...] = ()
@@ -117,19 +117,19 @@ def _find_missing(
 
 def _find_leftovers(
     store: Store, top: str, there: Mapping[str, Entry], known: Collection[str]
-) -> list[Leftover]:
+) -> list[DeletableFile]:
     """Data files that no manifest names, and manifests that were never finished or are of a killed COPY."""
     touched: dict[str, datetime] = {}
     for path, entry in there.items():
         attempt = _attempt_of(path)
         touched[attempt] = max(entry.modified, touched.get(attempt, entry.modified))
     leftovers = [
-        Leftover(path, entry.bytes, entry.modified, touched[_attempt_of(path)], False)
+        DeletableFile(path, entry.bytes, entry.modified, touched[_attempt_of(path)], False)
         for path, entry in there.items()
         if path not in known
     ]
     leftovers += [
-        Leftover(entry.path[len(top) + 1 :], entry.bytes, entry.modified, entry.modified, True)
+        DeletableFile(entry.path[len(top) + 1 :], entry.bytes, entry.modified, entry.modified, True)
         for entry in store.list(f"{top}/{MANIFESTS}")
         if entry.path.endswith(TEMPORARY) or entry.path.startswith(f"{top}/{COPIES}/")
     ]
@@ -145,7 +145,7 @@ def clean(
     store: Store | None = None,
     batches: Mapping[BatchNumber, str] | None = None,
     reason: str = "",
-) -> tuple[Leftover, ...]:
+) -> tuple[DeletableFile, ...]:
     """Delete the leftovers of attempts that wrote nothing for this long, and the files that a compaction
     replaced this long ago. Returns what was deleted; with `preview`, what would be.
 
@@ -180,7 +180,7 @@ def clean(
 
 def _find_old(
     found: TableFiles, limit: datetime, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
-) -> tuple[Leftover, ...]:
+) -> tuple[DeletableFile, ...]:
     leftovers = tuple(one for one in found.leftovers if one.touched < limit)
     # Without batches that were compacted again since: the files that they were in were only now replaced.
     return leftovers + _of_batches(found, chosen, set(replaced).intersection(_find_replaced(found, limit)))
@@ -213,7 +213,7 @@ def _is_within(number: BatchNumber, span: tuple[int, int, int]) -> bool:
     return number.epoch == epoch and first <= number.seq <= last
 
 
-def _delete(store: Store, folder: str, old: Sequence[Leftover]) -> None:
+def _delete(store: Store, folder: str, old: Sequence[DeletableFile]) -> None:
     for part in (DATA, COMPACTIONS, MANIFESTS):
         paths = [f"{folder}/{one.path}" for one in old if one.path.startswith(f"{part}/")]
         if paths:
@@ -282,7 +282,7 @@ def _mark(store: Store, folder: str, wanted: tuple[BatchNumber, Removal]) -> Non
 
 def _of_batches(
     found: TableFiles, chosen: Mapping[BatchNumber, str], replaced: Collection[BatchNumber]
-) -> tuple[Leftover, ...]:
+) -> tuple[DeletableFile, ...]:
     """The files to delete of these batches, and of batches that were marked before but not finished.
 
     A file that another batch still needs is left out.
@@ -301,7 +301,7 @@ def _of_batches(
         for path in sorted(paths):
             words.setdefault(path, why or COMPACTED)
     return tuple(
-        Leftover(path, entry.bytes, entry.modified, entry.modified, False, why)
+        DeletableFile(path, entry.bytes, entry.modified, entry.modified, False, why)
         for path, why in words.items()
         if path not in needed and (entry := found.there.get(path)) is not None
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
-from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget
+from tidegauge.model.batch_data import BatchData, BatchRows, TruncateTarget
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
 from tidegauge.model.spec import Lake
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _PART = re.compile(r"part-[^/]*\.parquet")
 
 
-class ParquetOutput:
+class LakeOutput:
     """`model.protocols.output.Output` on a local folder or an S3 bucket.
 
     Why no writer of an older epoch can advance, wherever it was paused while an override opened the next one:
@@ -137,7 +137,7 @@ class ParquetOutput:
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         match batch_data:
-            case EmptyTarget():
+            case TruncateTarget():
                 return Staged(0)
             case BatchRows():
                 return self._stage_rows(batch_data, spark)

@@ -24,7 +24,7 @@ from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import Lake
 from tidegauge.model.staged import DataFile
 from tidegauge.spark.on_demand import are_few, local_tasks_for, may_move_here
-from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
+from tidegauge.spark.task_values import pickle_with_secrets, raise_any, try_work, unpickle_with_secrets
 from tidegauge.storage.local import sync_path, translate_os_error
 from tidegauge.storage.store import open_store
 
@@ -81,7 +81,7 @@ def write_here(
 def _by_tasks(lake: Lake, attempt: str, batch_data: BatchRows, spark: SparkSession) -> list[DataFile]:
     count = len(batch_data.splits)
     layout = BatchRows(batch_data.layout)
-    bodies = [seal((lake, layout, split)) for split in batch_data.splits]
+    bodies = [pickle_with_secrets((lake, layout, split)) for split in batch_data.splits]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -104,7 +104,7 @@ def _answer_task(attempt: str, number: int, body: bytes) -> pa.RecordBatch:
     import pyarrow as pa
 
     def work() -> DataFile:
-        lake, layout, split = unseal(body)
+        lake, layout, split = unpickle_with_secrets(body)
         return _write(lake, attempt, number, layout, split)
 
     done, failure = try_work(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 
-from tidegauge.model.privileges import Lack
+from tidegauge.model.privileges import MissingPrivilege
 from tidegauge.model.spec import Engine, TableFlow
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.mysql import privileges as mysql
@@ -15,16 +15,16 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse
 from tidegauge.storage.access import find_barrier
 
 
-def find_lacks(warehouse: Warehouse, flows: Iterable[TableFlow]) -> list[Lack] | None:
+def find_lacks(warehouse: Warehouse, flows: Iterable[TableFlow]) -> list[MissingPrivilege] | None:
     """What the login lacks for these flows; None where that cannot be asked. Raises OutputUnreachable."""
     if isinstance(warehouse, FileWarehouse):
         assert warehouse.database.path is not None
         barrier = find_barrier(warehouse.database.path, folder=False)
-        return [] if barrier is None else [Lack(*barrier)]
+        return [] if barrier is None else [MissingPrivilege(*barrier)]
     engine = warehouse.database.engine
     if engine is Engine.SNOWFLAKE:
         return None
-    lacks: list[Lack] = []
+    lacks: list[MissingPrivilege] = []
     with closing(warehouse.connect()) as session:
         for needs in find_needs(warehouse, flows):
             if engine is Engine.MYSQL:

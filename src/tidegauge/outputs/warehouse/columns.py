@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidegauge.errors import OutputDisagrees, OutputError
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO
 from tidegauge.model.mode import MODES, Mode, OutputKind
-from tidegauge.model.spec import Deletes, TableName, TableOptions
+from tidegauge.model.spec import DeleteMode, TableName, TableOptions
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.mode_target import (
@@ -23,7 +23,7 @@ from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, Wa
 
 
 @dataclass(frozen=True)
-class WarehouseChanges:
+class PreparedTarget:
     """The target's columns for one layout, after the target was made ready for it."""
 
     held: Mapping[str, Field]
@@ -43,7 +43,7 @@ def arrange(
     layout: Layout,
     options: TableOptions,
     check_new: Callable[[WarehouseSession], None] | None = None,
-) -> WarehouseChanges:
+) -> PreparedTarget:
     """Make the target, or add and widen columns in it. Commits. No data is lost: raises OutputDisagrees
     before anything is changed where that cannot be done. `check_new` runs before a missing target is made."""
     check_names(warehouse, layout, options)
@@ -72,7 +72,7 @@ def arrange(
         found = {_fold(warehouse, field.name): field for field in held}
     names = (*(field.name for field in layout.fields), *HISTORY)
     mine = {name: found[_fold(warehouse, name)] for name in names if _fold(warehouse, name) in found}
-    return WarehouseChanges(mine, tuple(narrow), fresh, held)
+    return PreparedTarget(mine, tuple(narrow), fresh, held)
 
 
 def _make(
@@ -117,11 +117,11 @@ def _compare(
     return wider, narrow
 
 
-def plan_changes(warehouse: Warehouse, layout: Layout, options: TableOptions) -> WarehouseChanges:
+def plan_changes(warehouse: Warehouse, layout: Layout, options: TableOptions) -> PreparedTarget:
     """The columns that the target will have once it is made anew."""
     check_names(warehouse, layout, options)
     made = {one.name: Field(one.name, "", one.type) for one in list_columns(warehouse, layout, options)}
-    return WarehouseChanges(made, (), fresh=True)
+    return PreparedTarget(made, (), fresh=True)
 
 
 def fits(
@@ -213,7 +213,7 @@ def list_columns(warehouse: Warehouse, layout: Layout, options: TableOptions) ->
             WarehouseColumn(VALID_TO, warehouse.type(moment, key=True)),
             WarehouseColumn(IS_CURRENT, warehouse.flag),
         ]
-    if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
+    if options.deletes is DeleteMode.SOFT and not options.mode.facts.keeps_history:
         columns.append(WarehouseColumn(DELETED_AT, warehouse.moment))
     if options.metadata_columns:
         columns += [WarehouseColumn(RUN_ID, warehouse.text), WarehouseColumn(LOADED_AT, warehouse.moment)]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from tidegauge.errors import OutputDisagrees, OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.expectation import Checks
-from tidegauge.model.marks import Marks
+from tidegauge.model.marks import FailedCheckBits
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import BATCH, NULLS, Batch, Receipt, Tag
 from tidegauge.model.position import FilesPosition
-from tidegauge.model.spec import Deletes, TableName
+from tidegauge.model.spec import DeleteMode, TableName
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
@@ -22,7 +22,7 @@ from tidegauge.outputs.warehouse.heads import Counts
 from tidegauge.outputs.warehouse.mode_target import DELETED_AT, ModeTarget, exists
 from tidegauge.outputs.warehouse.quarantine import QuarantineBatch
 from tidegauge.outputs.warehouse.stage_checks import count_repeated, set_aside
-from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseSession
+from tidegauge.outputs.warehouse.warehouse import StagingTable, ValueRejected, WarehouseSession
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _put_aside(
         again=not facts.only_adds
         and (what.batch.again or what.batch.nulls or what.tag.epoch > 0 or target.options.snapshot),
     )
-    target.quarantine.put(session, table, Marks.of(target.options.expect), batched)
+    target.quarantine.put(session, table, FailedCheckBits.of(target.options.expect), batched)
 
 
 def _apply(
@@ -177,14 +177,18 @@ def _apply(
             if mode.facts.keeps_history:
                 return modes.close(session, into, stage), None
             # A repair deletes even where runs do not; rows are marked only where the flow asks for it.
-            soft = target.options.deletes is Deletes.SOFT
-            return modes.delete(session, into, stage, Deletes.SOFT if soft else Deletes.HARD), None
+            soft = target.options.deletes is DeleteMode.SOFT
+            return modes.delete(session, into, stage, DeleteMode.SOFT if soft else DeleteMode.HARD), None
         if what.staged.checks is None:
             return modes.APPLY[mode](session, into, stage), None
         return _apply_checked(target, session, into, stage, what.staged.checks)
-    except Refused as error:
+    except ValueRejected as error:
         session.rollback()
-        aside = set_aside(target.warehouse, Marks.of(target.options.expect)) if what.staged.checks else None
+        aside = (
+            set_aside(target.warehouse, FailedCheckBits.of(target.options.expect))
+            if what.staged.checks
+            else None
+        )
         keys = (
             staging.check_keys(target.warehouse, session, stage, several=True, aside=aside)
             if stage.key
@@ -214,10 +218,12 @@ def _apply_checked(
     gone = 0
     if not mode.facts.keeps_history and into.aside is not None:
         if not (mode.facts.only_adds or mode.facts.replaces_all):
-            how = Deletes.SOFT if into.soft else Deletes.HARD
+            how = DeleteMode.SOFT if into.soft else DeleteMode.HARD
             gone = modes.delete(session, into, stage, how, into.aside).deleted
         session.run(
-            warehouse.delete(stage.table, set_aside(warehouse, Marks.of(target.options.expect), "t."))
+            warehouse.delete(
+                stage.table, set_aside(warehouse, FailedCheckBits.of(target.options.expect), "t.")
+            )
         )
     stays = _make_untouched_condition(into, stage, mode)
     repeated = count_repeated(target, session, stage, target.options.expect, stays)
@@ -261,7 +267,7 @@ def _mode_target(
 
 
 def _set_aside(target: FlowTarget, what: StagedBatch) -> str | None:
-    marks = Marks.of(target.options.expect)
+    marks = FailedCheckBits.of(target.options.expect)
     if what.staged.checks is None or not marks.sets_aside:
         return None
     return set_aside(target.warehouse, marks, "s.")

@@ -28,7 +28,7 @@ from tidegauge.model.expectation import Checks
 from tidegauge.model.plan import Receipt, Tag, window_from_dict, window_to_dict
 from tidegauge.outputs.warehouse.commits_table import CHECKS, SHAPE, WRITTEN, CommitsTable
 from tidegauge.outputs.warehouse.heads import HEAD, HEAD_COLUMNS, REFRESH, Head, head_of
-from tidegauge.outputs.warehouse.warehouse import Overtaken, WarehouseSession
+from tidegauge.outputs.warehouse.warehouse import WarehouseSession, WriteConflict
 
 _TRIES = 8
 _ROOM = 60_000
@@ -65,7 +65,7 @@ class Commits(CommitsTable):
                 # one gets an error at once, and finds it made when it tries again.
                 session.rollback()
                 final = isinstance(error, OutputDisagrees | OutputUnreachable) and not isinstance(
-                    error, Overtaken
+                    error, WriteConflict
                 )
                 if final or attempt == _TRIES:
                     raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegauge.errors import OutputError, SourceError
 from tidegauge.model.batch_data import RowsQuery
 from tidegauge.outputs.warehouse.warehouse import (
-    Denied,
+    PermissionDenied,
     StagingTable,
     Warehouse,
     WarehouseColumn,
@@ -72,7 +72,7 @@ def check_readable(warehouse: Warehouse, session: WarehouseSession, inside: Rows
 def _explain(warehouse: Warehouse, inside: RowsQuery, error: OutputError) -> OutputError | SourceError:
     """The error, saying whether source or target is at fault: one session reads one and writes the other."""
     database = warehouse.database
-    if isinstance(error, Denied):
+    if isinstance(error, PermissionDenied):
         login = database.role or database.user
         return OutputError(
             f"{database.name}: the login {login} may not read {inside.table}, and with execute `database` it"

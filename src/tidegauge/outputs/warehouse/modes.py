@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tidegauge.model.delta_flow import IS_CURRENT, VALID_FROM, VALID_TO
 from tidegauge.model.mode import Mode
-from tidegauge.model.spec import Deletes, TableName
+from tidegauge.model.spec import DeleteMode, TableName
 from tidegauge.outputs.warehouse.heads import Counts
 from tidegauge.outputs.warehouse.history import rebuild
 from tidegauge.outputs.warehouse.mode_target import (
@@ -59,12 +59,16 @@ def empty_target(session: WarehouseSession, target: ModeTarget) -> Counts:
 
 
 def delete(
-    session: WarehouseSession, target: ModeTarget, stage: StagingTable, how: Deletes, only: str | None = None
+    session: WarehouseSession,
+    target: ModeTarget,
+    stage: StagingTable,
+    how: DeleteMode,
+    only: str | None = None,
 ) -> Counts:
     """Delete or mark the target's rows that have a staged key. `only`: SQL condition that picks some of the
     staged rows. A key that is not in the target (any more) changes nothing."""
     warehouse = target.warehouse
-    if how is Deletes.HARD:
+    if how is DeleteMode.HARD:
         found = exists(target, stage.table, stage.key, only)
         return Counts(deleted=session.run(warehouse.delete(target.table, found)))
     there = f"t.{warehouse.name(DELETED_AT)} IS NULL" + (f" AND {only}" if only else "")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.model.batch_data import BatchData, BatchRows, EmptyTarget, RowsQuery
+from tidegauge.model.batch_data import BatchData, BatchRows, RowsQuery, TruncateTarget
 from tidegauge.model.engines import FACTS
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.protocols.output import Capabilities
@@ -138,7 +138,7 @@ class WarehouseOutput:
 
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         match batch_data:
-            case EmptyTarget():
+            case TruncateTarget():
                 return Staged(rows=0)
             case BatchRows():
                 return stage_rows(self.target, batch_data, spark)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegauge.model.default_schema import default_schema
-from tidegauge.model.marks import Marks
+from tidegauge.model.marks import FailedCheckBits
 from tidegauge.model.mode import Mode
 from tidegauge.model.privileges import CREATE, DELETE, DROP, INSERT, SELECT, UPDATE
-from tidegauge.model.spec import Deletes, TableFlow, TableName, WarehouseTable
+from tidegauge.model.spec import DeleteMode, TableFlow, TableName, WarehouseTable
 from tidegauge.outputs.warehouse.commits_table import NAME
 from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
 from tidegauge.outputs.warehouse.warehouse import Warehouse
@@ -62,8 +62,8 @@ def _find_verbs(flow: TableFlow) -> frozenset[str]:
     if facts.only_adds:
         return frozenset(verbs)
     verbs.add(UPDATE)
-    soft = options.deletes is Deletes.SOFT
-    sets_aside = bool(options.expect) and Marks.of(options.expect).sets_aside and not soft
-    if options.mode is not Mode.MERGE or options.deletes is Deletes.HARD or sets_aside:
+    soft = options.deletes is DeleteMode.SOFT
+    sets_aside = bool(options.expect) and FailedCheckBits.of(options.expect).sets_aside and not soft
+    if options.mode is not Mode.MERGE or options.deletes is DeleteMode.HARD or sets_aside:
         verbs.add(DELETE)
     return frozenset(verbs)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegauge.errors import OutputDisagrees
 from tidegauge.model.delta_flow import QUARANTINE, QUARANTINE_COLUMNS
-from tidegauge.model.marks import FAILED, ROW, Marks
+from tidegauge.model.marks import FAILED, ROW, FailedCheckBits
 from tidegauge.model.plan import Batch, Tag
 from tidegauge.model.position import to_text
 from tidegauge.model.spec import TableName
@@ -74,7 +74,9 @@ class WarehouseQuarantine:
         session.run(warehouse.create(self.table, columns))
         session.commit()
 
-    def put(self, session: WarehouseSession, stage: TableName, marks: Marks, batched: QuarantineBatch) -> int:
+    def put(
+        self, session: WarehouseSession, stage: TableName, marks: FailedCheckBits, batched: QuarantineBatch
+    ) -> int:
         """Set aside the staged rows that are marked for it; returns how many."""
         warehouse, name = self._warehouse, self._warehouse.name
         failed = name(FAILED)
@@ -123,7 +125,7 @@ class WarehouseQuarantine:
         )
 
     def _delete_replaced(
-        self, session: WarehouseSession, stage: TableName, marks: Marks, batched: QuarantineBatch
+        self, session: WarehouseSession, stage: TableName, marks: FailedCheckBits, batched: QuarantineBatch
     ) -> None:
         if not self.is_there(session):
             return
@@ -146,7 +148,7 @@ class WarehouseQuarantine:
         self,
         session: WarehouseSession,
         stage: TableName,
-        marks: Marks,
+        marks: FailedCheckBits,
         masks: list[int],
         batched: QuarantineBatch,
     ) -> int:

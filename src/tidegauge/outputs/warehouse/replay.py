@@ -10,7 +10,7 @@ from tidegauge.errors import OutputDisagrees, OutputError, WrongState
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import BatchRows
 from tidegauge.model.expectation import Action
-from tidegauge.model.marks import FAILED, ROW, Marks
+from tidegauge.model.marks import FAILED, ROW, FailedCheckBits
 from tidegauge.model.row_text import read_rows
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import modes, staging
@@ -85,7 +85,7 @@ def _parse(target: FlowTarget, texts: list[str], layout: Layout) -> pa.RecordBat
 def _move(
     target: FlowTarget, session: WarehouseSession, stage: StagingTable, layout: Layout, run_id: str
 ) -> int:
-    warehouse, marks = target.warehouse, Marks.of(target.options.expect)
+    warehouse, marks = target.warehouse, FailedCheckBits.of(target.options.expect)
     look_up_all(target, session, stage, marks)
     name, table = warehouse.name, warehouse.table(stage.table)
     found = session.rows(f"SELECT DISTINCT {name(FAILED)} FROM {table}")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import KeyUnsuitable, OutputDisagrees, TidegaugeError
 from tidegauge.model.batch_data import BatchRows, KeysToDelete, LakeFile
-from tidegauge.model.marks import Marks
+from tidegauge.model.marks import FailedCheckBits
 from tidegauge.model.mode import OutputKind
-from tidegauge.model.spec import Deletes, TableName
+from tidegauge.model.spec import DeleteMode, TableName
 from tidegauge.model.staged import Staged
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.lake.manifest import DATA
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.warehouse import staging
-from tidegauge.outputs.warehouse.columns import WarehouseChanges, arrange, check_names, plan_changes, shape_of
+from tidegauge.outputs.warehouse.columns import PreparedTarget, arrange, check_names, plan_changes, shape_of
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
 from tidegauge.outputs.warehouse.heads import Head
 from tidegauge.outputs.warehouse.inside import fill_stage
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Room:
-    columns: WarehouseChanges | None
+    columns: PreparedTarget | None
     """None where the batch has only keys to delete, which need no columns made for them."""
     outgrown: bool
     """Whether the target is made anew when the batch is committed."""
@@ -68,7 +68,7 @@ def stage_rows(target: FlowTarget, batch_data: BatchRows, spark: Callable[[], Sp
             stage = staging.stage_of(table, brought.layout, room.held)
             with _ensure_files(target, batch_data, brought, spark) as landed:
                 rows = _load(target, session, stage, landed, spark)
-            aside = set_aside(warehouse, Marks.of(checked.expect)) if checked else None
+            aside = set_aside(warehouse, FailedCheckBits.of(checked.expect)) if checked else None
             if room.columns is not None:
                 staging.check_values(warehouse, session, stage, room.columns.narrow, aside)
             stage = _check_keys(target, session, stage, batch_data, room.columns, aside)
@@ -94,7 +94,7 @@ def _make_room(
     session.rollback()
     if isinstance(batch_data, KeysToDelete):
         check_names(warehouse, replace(layout, fields=_key_fields(layout)), options)
-        if options.deletes is Deletes.SOFT and not options.mode.facts.keeps_history:
+        if options.deletes is DeleteMode.SOFT and not options.mode.facts.keeps_history:
             # `deletes: soft` may be set long after the target was made, so the marking column may be missing.
             arrange(warehouse, session, target.table, layout, options, target.check.check_new)
         return _Room(None, outgrown, warehouse.columns(session, target.table) or ())
@@ -154,7 +154,7 @@ def _check_keys(
     session: WarehouseSession,
     stage: StagingTable,
     batch_data: BatchRows,
-    room: WarehouseChanges | None,
+    room: PreparedTarget | None,
     aside: str | None,
 ) -> StagingTable:
     """The staging table to commit: one with only the last row of each key, where keys came more than once.

@@ -11,7 +11,7 @@ from typing import Any
 from tidegauge.errors import ExpectationFailed
 from tidegauge.model.default_schema import split_name
 from tidegauge.model.expectation import CheckCount, Checks, Expectation, ForeignKey, Fresh, RowCount, Unique
-from tidegauge.model.marks import FAILED, ROW, Marks, count_rows, count_stale, refuse
+from tidegauge.model.marks import FAILED, ROW, FailedCheckBits, count_rows, count_stale, refuse
 from tidegauge.model.spec import TableName
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.flow_target import FlowTarget
@@ -24,7 +24,7 @@ def check_stage(
     target: FlowTarget, session: WarehouseSession, stage: StagingTable, expect: Sequence[Expectation]
 ) -> Checks:
     """The counts of all checks but `unique`. Makes the quarantine where it is needed. Commits."""
-    marks, warehouse = Marks.of(expect), target.warehouse
+    marks, warehouse = FailedCheckBits.of(expect), target.warehouse
     look_up_all(target, session, stage, marks)
     name, failed = warehouse.table(stage.table), warehouse.name(FAILED)
     found = session.rows(f"SELECT {failed}, COUNT(*) FROM {name} GROUP BY {failed}")
@@ -41,14 +41,16 @@ def check_stage(
     return checks.and_also(more)
 
 
-def look_up_all(target: FlowTarget, session: WarehouseSession, stage: StagingTable, marks: Marks) -> None:
+def look_up_all(
+    target: FlowTarget, session: WarehouseSession, stage: StagingTable, marks: FailedCheckBits
+) -> None:
     """Mark the staged rows that fail a `foreign_key` check. Commits."""
     for at, one in enumerate(marks.checks):
         if isinstance(one.rule, ForeignKey):
             _look_up(target, session, stage, one, one.rule, 1 << at)
 
 
-def set_aside(warehouse: Warehouse, marks: Marks, alias: str = "") -> str:
+def set_aside(warehouse: Warehouse, marks: FailedCheckBits, alias: str = "") -> str:
     """SQL condition that is true for staged rows that do not reach the target. `alias`: with its point."""
     return f"{alias}{warehouse.name(FAILED)} >= {marks.dropped_from}"
 
@@ -160,7 +162,7 @@ def _show_example(
 
 
 def _is_stale(
-    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, rule: Fresh, marks: Marks
+    warehouse: Warehouse, session: WarehouseSession, stage: StagingTable, rule: Fresh, marks: FailedCheckBits
 ) -> bool:
     column = warehouse.name(_find_column_name(stage, rule.column))
     ((newest,),) = session.rows(

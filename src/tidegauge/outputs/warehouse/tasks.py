@@ -20,7 +20,7 @@ from tidegauge.model.batch_data import BatchRows, Split
 from tidegauge.model.spec import TableName
 from tidegauge.outputs.warehouse.warehouse import Warehouse, WarehouseColumn, WarehouseSession
 from tidegauge.spark.on_demand import are_few, local_tasks_for, may_move_here
-from tidegauge.spark.task_values import raise_any, seal, try_work, unseal
+from tidegauge.spark.task_values import pickle_with_secrets, raise_any, try_work, unpickle_with_secrets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,10 @@ def bring(batch_data: BatchRows, sink: Sink, spark: Callable[[], SparkSession]) 
     if batch_data.splits or batch_data.frame is None:
         splits = batch_data.splits
         size = -(-len(splits) // _TASKS)
-        groups = [(first, seal(tuple(splits[first : first + size]))) for first in range(0, len(splits), size)]
+        groups = [
+            (first, pickle_with_secrets(tuple(splits[first : first + size])))
+            for first in range(0, len(splits), size)
+        ]
         local = local_tasks_for(spark)
         if local is not None:
             given = [(sink, task, *group) for task, group in enumerate(groups)]
@@ -151,7 +154,7 @@ def _bring_frame(batch_data: BatchRows, frame: DataFrame, sink: Sink) -> int:
 
 def _take_with_retries(sink: Sink, task: int, first: int, body: bytes) -> int:
     """Load a task's splits; retry after a lost connection. If that one had committed, its mark is found."""
-    splits: tuple[Split, ...] = unseal(body)
+    splits: tuple[Split, ...] = unpickle_with_secrets(body)
     for left in reversed(range(_TRIES)):
         try:
             return sink.take(task, parts_of(splits, first))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LOCK_SECONDS = 30.0
 
 
-class Locked(OutputUnreachable):
+class LockTimeout(OutputUnreachable):
     """Another session held a lock that a statement needs for longer than `Warehouse.patience`.
 
     The message says which session, where the server tells. The core names the table and raises
@@ -35,20 +35,20 @@ class Locked(OutputUnreachable):
     """
 
 
-class Overtaken(Locked):
+class WriteConflict(LockTimeout):
     """The server refused at once, because another session was faster: it made the same table or changed the
     same rows, two waited for each other, or too many wait already. A second look may find the work done.
     """
 
 
-class Refused(OutputError):
+class ValueRejected(OutputError):
     """The server did not take a value: too long, out of range, NULL where none may be, a repeated key.
 
     The message is the server's, masked. The core looks for the row and raises OutputError.
     """
 
 
-class Denied(OutputError):
+class PermissionDenied(OutputError):
     """The login may not do what a statement asks for. The message is the server's, masked."""
 
 

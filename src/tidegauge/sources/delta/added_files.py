@@ -57,7 +57,7 @@ class AddedFile:
 
 
 @dataclass(frozen=True)
-class Additions:
+class DeltaFileSet:
     files: tuple[AddedFile, ...]
     state: TableState
     """The table at the window's end."""
@@ -78,7 +78,7 @@ class Additions:
         return self.state.properties.get("delta.columnMapping.mode") == "id"
 
 
-def find_additions(table: TableRef, location: str, after: int | None, upto: int) -> Additions:
+def find_additions(table: TableRef, location: str, after: int | None, upto: int) -> DeltaFileSet:
     """The files that the versions `(after, upto]` added, from the log alone.
 
     Raises VersionsMissing, SourceUnreachable, or SourceError for a damaged log or a version that did more
@@ -110,10 +110,10 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
         raise unreachable(location, error) from error
     except (ValueError, KeyError) as error:
         raise damaged_error(location, error) from error
-    return Additions(tuple(files), state)
+    return DeltaFileSet(tuple(files), state)
 
 
-def find_files(table: TableRef, location: str, version: int | None) -> Additions | None:
+def find_files(table: TableRef, location: str, version: int | None) -> DeltaFileSet | None:
     """All files of a table at a version (None: the latest), from the log alone. None if there are none or
     many, or if Delta's own reader has to read them. Raises as `find_additions` does."""
     lake = lake_of(location, table.storage)
@@ -131,7 +131,7 @@ def find_files(table: TableRef, location: str, version: int | None) -> Additions
         return None
     if any(feature.startswith("typeWidening") for feature in state.features):
         return None  # types in files may be narrower than the table's, and Delta's reader widens them
-    return Additions(tuple(_file(f"file:{lake.path}", one, version, None) for one in held), state)
+    return DeltaFileSet(tuple(_file(f"file:{lake.path}", one, version, None) for one in held), state)
 
 
 def describe_columns(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
@@ -180,7 +180,7 @@ def version_gone(table: TableRef, version: int) -> VersionsMissing:
     )
 
 
-def read_added_rows(session: SparkSession, added: Additions, *, stamps: bool) -> DataFrame:
+def read_added_rows(session: SparkSession, added: DeltaFileSet, *, stamps: bool) -> DataFrame:
     """The rows of all the files, in the table's columns; with `stamps` also the feed's columns, as inserts by
     the version that added the file.
 
@@ -203,7 +203,9 @@ def read_added_rows(session: SparkSession, added: Additions, *, stamps: bool) ->
     )
 
 
-def _read(session: SparkSession, added: Additions, files: Sequence[AddedFile], *, stamps: bool) -> DataFrame:
+def _read(
+    session: SparkSession, added: DeltaFileSet, files: Sequence[AddedFile], *, stamps: bool
+) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 

@@ -19,7 +19,7 @@ from tidegauge.model.plan import ReadWay
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.protocols.source import ChangedInput
 from tidegauge.sources.delta.added_files import (
-    Additions,
+    DeltaFileSet,
     commit_time,
     describe_columns,
     find_additions,
@@ -223,7 +223,7 @@ class DeltaChangedInput:
         return describe_columns(self._table, self._location, self._upto)
 
     @lazy
-    def _additions(self) -> Additions:
+    def _additions(self) -> DeltaFileSet:
         return find_additions(self._table, self._location, self._after, self._upto)
 
     @lazy

@@ -16,9 +16,9 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import (
-    MARK,
-    Catalogue,
-    Moment,
+    COMMENT,
+    ClockReading,
+    TableDescription,
     UniqueKey,
     kind_of_cursor,
     refuse_nul,
@@ -28,7 +28,7 @@ from tidegauge.sources.duckdb.engine import literal, quote, table_name
 from tidegauge.sources.duckdb.file import first_line, open_file, translate
 from tidegauge.sources.duckdb.types import RULES
 from tidegauge.sources.notation import Notation
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 from tidegauge.storage.duckdb_files import DuckDBFile
 
 _INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint")
@@ -62,7 +62,7 @@ class DuckDBDialect:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._file: DuckDBFile | None = None
-        self.rows(f"SELECT {MARK} 1")  # raises if the file cannot be opened
+        self.rows(f"SELECT {COMMENT} 1")  # raises if the file cannot be opened
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -112,13 +112,13 @@ class DuckDBDialect:
 
     def tables(self) -> tuple[TableName, ...]:
         found = self.rows(
-            f"SELECT {MARK} schema_name, table_name FROM duckdb_tables() WHERE {_HERE} AND NOT temporary"
+            f"SELECT {COMMENT} schema_name, table_name FROM duckdb_tables() WHERE {_HERE} AND NOT temporary"
         )
         return tuple(TableName(schema, table) for schema, table in found)
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         found = self.rows(
-            f"SELECT {MARK} schema_name, view_name FROM duckdb_views() WHERE {_HERE} AND NOT temporary"
+            f"SELECT {COMMENT} schema_name, view_name FROM duckdb_views() WHERE {_HERE} AND NOT temporary"
         )
         return tuple((TableName(schema, view), "view") for schema, view in found)
 
@@ -132,7 +132,7 @@ class DuckDBDialect:
         return self._list_where("duckdb_constraints()", keyed)
 
     def _list_where(self, view: str, condition: str) -> frozenset[TableName]:
-        found = self.rows(f"SELECT {MARK} schema_name, table_name FROM {view} WHERE {condition}")
+        found = self.rows(f"SELECT {COMMENT} schema_name, table_name FROM {view} WHERE {condition}")
         return frozenset(TableName(schema, table) for schema, table in found)
 
     def row_hash(self, columns: Sequence[SourceColumn]) -> str:
@@ -142,11 +142,11 @@ class DuckDBDialect:
     def identity(self) -> str:
         return f"duckdb:{self._database.path}"
 
-    def catalogue(self, table: TableName) -> Catalogue:
+    def catalogue(self, table: TableName) -> TableDescription:
         schema, name = _quote_text(table.schema or "main"), _quote_text(table.table)
         where = f"database_name = current_database() AND schema_name = {schema} AND table_name = {name}"
         described = self.rows(
-            f"SELECT {MARK} column_name, data_type, is_nullable FROM duckdb_columns() WHERE {where}"
+            f"SELECT {COMMENT} column_name, data_type, is_nullable FROM duckdb_columns() WHERE {where}"
             " AND NOT internal ORDER BY column_index"
         )
         if not described:
@@ -158,23 +158,23 @@ class DuckDBDialect:
         required = {column.name for column in columns if not column.nullable}
         uniques, indexed = [], set()
         for kind, names in self.rows(
-            f"SELECT {MARK} constraint_type, constraint_column_names FROM duckdb_constraints()"
+            f"SELECT {COMMENT} constraint_type, constraint_column_names FROM duckdb_constraints()"
             f" WHERE {where} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
         ):
             indexed.add(names[0])
             if kind == "PRIMARY KEY" or required.issuperset(names):
                 uniques.append(UniqueKey(tuple(names), primary=kind == "PRIMARY KEY"))
         for unique, expressions in self.rows(
-            f"SELECT {MARK} is_unique, expressions FROM duckdb_indexes() WHERE {where}"
+            f"SELECT {COMMENT} is_unique, expressions FROM duckdb_indexes() WHERE {where}"
         ):
             parts = _index_columns(expressions, columns)
             indexed.update(parts[:1])
             if unique and parts and required.issuperset(parts):
                 uniques.append(UniqueKey(parts, primary=False))
         identity = f"{self.identity()}#{table}"
-        return Catalogue(columns, tuple(uniques), frozenset(indexed), identity)
+        return TableDescription(columns, tuple(uniques), frozenset(indexed), identity)
 
-    def expression(self, table: TableName, sql: str) -> Native:
+    def expression(self, table: TableName, sql: str) -> CatalogueColumn:
         import duckdb
 
         shown = sql.strip("()\n ")
@@ -197,7 +197,7 @@ class DuckDBDialect:
     def ordered(
         self,
         table: TableName,  # noqa: ARG002 - a column has one type
-        native: Native,
+        native: CatalogueColumn,
         sql: str,
     ) -> OrderedColumn | None:
         kind = _KINDS.get(native.type)
@@ -213,7 +213,7 @@ class DuckDBDialect:
     def cursor_kind(
         self,
         table: TableName,  # noqa: ARG002 - a column has one type
-        native: Native,
+        native: CatalogueColumn,
         ordered: OrderedColumn,
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type == "varchar")
@@ -221,34 +221,34 @@ class DuckDBDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
+    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
         """While a process writes to the file, no other can open it: so no other process has open work."""
         with self._open() as file:
             row = file.connection.execute(
-                f"SELECT {MARK} CAST(now() AT TIME ZONE 'UTC' AS VARCHAR)"
+                f"SELECT {COMMENT} CAST(now() AT TIME ZONE 'UTC' AS VARCHAR)"
             ).fetchone()
             assert row is not None
             clock = datetime.fromisoformat(row[0])
-            return Moment(clock, blind=_BLIND if file.foreign else None)
+            return ClockReading(clock, blind=_BLIND if file.foreign else None)
 
     def close(self) -> None:
         """Does nothing: the file is closed after each query."""
 
 
-def _native(name: str, declared: str, nullable: bool) -> Native:
+def _native(name: str, declared: str, nullable: bool) -> CatalogueColumn:
     plain = declared.lower()
     if size := _DECIMAL.fullmatch(plain):
-        return Native(name, "decimal", declared, nullable, int(size[1]), int(size[2]))
+        return CatalogueColumn(name, "decimal", declared, nullable, int(size[1]), int(size[2]))
     if plain.endswith("[]"):
         kind = "list"
     elif plain.endswith("]"):
         kind = "array"
     else:
         kind = plain.partition("(")[0]
-    return Native(name, kind, declared, nullable)
+    return CatalogueColumn(name, kind, declared, nullable)
 
 
-def _index_columns(expressions: str, columns: tuple[Native, ...]) -> tuple[str, ...]:
+def _index_columns(expressions: str, columns: tuple[CatalogueColumn, ...]) -> tuple[str, ...]:
     """The columns of an index, from DuckDB's list `[id, '"my col"']`; empty if one is an expression."""
     inner = expressions.strip("[]")
     listed = [part.strip().strip("'").strip('"') for part in inner.split(",")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.sources.types import FINISH, Rule, Rules
+from tidegauge.sources.types import FINISH, TypeRule, TypeRules
 
 _YEARS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999')"
 _YEARS_TZ = "({c} NOT BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00')"
@@ -12,40 +12,40 @@ _TOP = "99999999999999999999999999999999999999"
 _DIGITS = "a number of 39 digits stops the batch"
 _MICROS = "epoch_us({c})"
 
-RULES = Rules(
+RULES = TypeRules(
     title="DuckDB",
     text="CAST({c} AS VARCHAR)",
     decimal_guard="({c} <> round({c}, {s}) OR abs({c}) >= {top})",
     sha256="sha256({salt} || {t})",
     remarks=("Text is DuckDB's own, in the zone UTC.",),
     rules=(
-        Rule(("boolean",), "boolean", ""),
-        Rule(("tinyint",), "tinyint", ""),
-        Rule(("utinyint", "smallint"), "smallint", ""),
-        Rule(("usmallint", "integer"), "int", ""),
-        Rule(("uinteger", "bigint"), "bigint", ""),
-        Rule(("ubigint",), "decimal(20,0)", "up to 2^64 − 1", select="CAST({c} AS DECIMAL(20,0))"),
-        Rule(
+        TypeRule(("boolean",), "boolean", ""),
+        TypeRule(("tinyint",), "tinyint", ""),
+        TypeRule(("utinyint", "smallint"), "smallint", ""),
+        TypeRule(("usmallint", "integer"), "int", ""),
+        TypeRule(("uinteger", "bigint"), "bigint", ""),
+        TypeRule(("ubigint",), "decimal(20,0)", "up to 2^64 − 1", select="CAST({c} AS DECIMAL(20,0))"),
+        TypeRule(
             ("hugeint",),
             "decimal(38,0)",
             _DIGITS,
             select="CAST({c} AS DECIMAL(38,0))",
             guard=f"({{c}} NOT BETWEEN -{_TOP} AND {_TOP})",
         ),
-        Rule(
+        TypeRule(
             ("uhugeint",),
             "decimal(38,0)",
             _DIGITS,
             select="CAST({c} AS DECIMAL(38,0))",
             guard=f"({{c}} > {_TOP})",
         ),
-        Rule(("bignum", "varint"), "", "it may have any number of digits"),
-        Rule(("float",), "float", "NaN and infinities too"),
-        Rule(("double",), "double", "NaN and infinities too"),
-        Rule(("decimal",), "decimal({p},{s})", ""),
-        Rule(("varchar", "json"), "string", ""),
-        Rule(("blob",), "binary", "", text="lower(hex({c}))"),
-        Rule(
+        TypeRule(("bignum", "varint"), "", "it may have any number of digits"),
+        TypeRule(("float",), "float", "NaN and infinities too"),
+        TypeRule(("double",), "double", "NaN and infinities too"),
+        TypeRule(("decimal",), "decimal({p},{s})", ""),
+        TypeRule(("varchar", "json"), "string", ""),
+        TypeRule(("blob",), "binary", "", text="lower(hex({c}))"),
+        TypeRule(
             ("date",),
             "date",
             _FINITE,
@@ -55,7 +55,7 @@ RULES = Rules(
             guard=_DAYS,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("timestamp", "timestamp_s", "timestamp_ms"),
             "timestamp_ntz",
             _FINITE,
@@ -65,7 +65,7 @@ RULES = Rules(
             guard=_YEARS,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("timestamp_ns",),
             "timestamp_ntz",
             f"a moment between two microseconds stops the batch; {_FINITE}",
@@ -75,7 +75,7 @@ RULES = Rules(
             guard="(NOT isfinite({c}) OR epoch_ns({c}) % 1000 <> 0)",
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("timestamp with time zone",),
             "timestamp",
             _FINITE,
@@ -85,7 +85,7 @@ RULES = Rules(
             guard=_YEARS_TZ,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             (
                 *("time", "time_ns", "time with time zone", "interval", "uuid", "bit", "enum"),
                 *("list", "array", "struct", "map", "union"),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.sources.dialect import MARK, Catalogue, UniqueKey, refuse_nul
+from tidegauge.sources.dialect import COMMENT, TableDescription, UniqueKey, refuse_nul
 from tidegauge.sources.mysql.engine import literal, quote
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 
 FLOATS = ("float", "double")
 INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
@@ -35,11 +35,11 @@ class _Index:
         self.identifies = self.identifies and column is not None and unique and not nullable
 
 
-def read_catalogue(session: MysqlCatalogueSession, schema: str, table: str) -> Catalogue | None:
+def read_catalogue(session: MysqlCatalogueSession, schema: str, table: str) -> TableDescription | None:
     """The catalogue of a table, with an empty `identity`; None if the login can see no such table."""
     where = f"TABLE_SCHEMA = {_quote_text(schema)} AND TABLE_NAME = {_quote_text(refuse_nul(table))}"
     described = session.rows(
-        f"SELECT {MARK} COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,"
+        f"SELECT {COMMENT} COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,"
         " NUMERIC_SCALE, DATETIME_PRECISION FROM information_schema.COLUMNS"
         f" WHERE {where} ORDER BY ORDINAL_POSITION"
     )
@@ -53,13 +53,13 @@ def read_catalogue(session: MysqlCatalogueSession, schema: str, table: str) -> C
     )
     indexed = frozenset(str(index.columns[0]) for index in indexes.values())
     columns = tuple(_native(*row) for row in described)
-    return Catalogue(columns, uniques, indexed, identity="", orders=_orders(indexes))
+    return TableDescription(columns, uniques, indexed, identity="", orders=_orders(indexes))
 
 
 def _read_indexes(session: MysqlCatalogueSession, where: str) -> dict[str, _Index]:
     indexes: dict[str, _Index] = {}
     for name, unique, column, nullable, ascending in session.rows(
-        f"SELECT {MARK} INDEX_NAME, NON_UNIQUE = 0, COLUMN_NAME, NULLABLE = 'YES',"
+        f"SELECT {COMMENT} INDEX_NAME, NON_UNIQUE = 0, COLUMN_NAME, NULLABLE = 'YES',"
         " INDEX_TYPE = 'BTREE' AND COALESCE(COLLATION, '') = 'A' AND SUB_PART IS NULL"
         f" FROM information_schema.STATISTICS WHERE {where} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
     ):
@@ -70,7 +70,7 @@ def _read_indexes(session: MysqlCatalogueSession, where: str) -> dict[str, _Inde
 
 
 def _orders(indexes: Mapping[str, _Index]) -> dict[tuple[str, ...], str]:
-    """See `Catalogue.orders`."""
+    """See `TableDescription.orders`."""
     orders: dict[tuple[str, ...], str] = {}
     primary = indexes["PRIMARY"].sorted_by if "PRIMARY" in indexes else []
     for name, index in indexes.items():
@@ -91,12 +91,12 @@ def _native(
     precision: str | None,
     scale: str | None,
     digits: str | None,
-) -> Native:
+) -> CatalogueColumn:
     kind, full = kind.lower(), str(full)
     if "unsigned" in full.lower() and kind in (*INTEGERS, "decimal", *FLOATS):
         kind += " unsigned"
     temporal = kind in ("datetime", "timestamp", "time")
-    return Native(
+    return CatalogueColumn(
         name=name,
         type=kind,
         full=full,

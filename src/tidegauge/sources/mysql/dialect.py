@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: one session in UTC that only reads, and has `MARK` in all its statements."""
+"""MySQL and MariaDB: one session in UTC that only reads, and has `COMMENT` in all its statements."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.tls import tls_context
 from tidegauge.model.trace import trace_sql
-from tidegauge.sources.dialect import MARK, Catalogue, Moment, kind_of_cursor, suggest_names
+from tidegauge.sources.dialect import COMMENT, ClockReading, TableDescription, kind_of_cursor, suggest_names
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
 from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, row_hash, table_name
 from tidegauge.sources.mysql.open_work import PrivilegeMissing, find_watch, read_offsets
 from tidegauge.sources.notation import Notation
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 _BINARY_CHARSET = 63
@@ -68,11 +68,11 @@ class MysqlDialect:
         self._database = database
         self._address = f"{database.host}:{database.port or DEFAULT_PORT}"
         self._connection = self._connect()
-        self.rows(f"SET {MARK} SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        ((version,),) = self.rows(f"SELECT {MARK} VERSION()")
+        self.rows(f"SET {COMMENT} SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        ((version,),) = self.rows(f"SELECT {COMMENT} VERSION()")
         self._mariadb = "mariadb" in str(version).lower()
         self._offsets = read_offsets(self)
-        self._seen: tuple[float, Moment] | None = None
+        self._seen: tuple[float, ClockReading] | None = None
 
     def _connect(self) -> pymysql.Connection[Cursor]:
         database, options = self._database, self._database.options
@@ -160,12 +160,12 @@ class MysqlDialect:
         else:
             where = f"TABLE_SCHEMA NOT IN ({', '.join(map(_quote_text, _SYSTEM))})"
         found = self.rows(
-            f"SELECT {MARK} TABLE_SCHEMA, TABLE_NAME FROM information_schema.{view}"
+            f"SELECT {COMMENT} TABLE_SCHEMA, TABLE_NAME FROM information_schema.{view}"
             f" WHERE {condition} AND {where}"
         )
         return tuple(TableName(schema, table) for schema, table in found)
 
-    def catalogue(self, table: TableName) -> Catalogue:
+    def catalogue(self, table: TableName) -> TableDescription:
         found = read_catalogue(self, table.schema or self._database.database or "", table.table)
         if found is None:
             known = tuple(str(other) for other in self.tables())
@@ -175,10 +175,10 @@ class MysqlDialect:
             )
         return replace(found, identity=f"{self.identity()}#{table}")
 
-    def expression(self, table: TableName, sql: str) -> Native:
+    def expression(self, table: TableName, sql: str) -> CatalogueColumn:
         try:
             with self._connection.cursor() as cursor:
-                cursor.execute(f"SELECT {MARK} {sql} AS o FROM {self.name(table)} WHERE 1 = 0")
+                cursor.execute(f"SELECT {COMMENT} {sql} AS o FROM {self.name(table)} WHERE 1 = 0")
                 described: Any = cursor
                 (field,) = described._result.fields
         except pymysql.Error as error:
@@ -201,12 +201,12 @@ class MysqlDialect:
             kind = "varbinary" if field.charsetnr == _BINARY_CHARSET else "varchar"
         if kind in INTEGERS and field.flags & FLAG.UNSIGNED:
             kind += " unsigned"
-        return Native(sql, kind, kind, scale=min(field.scale, 6))
+        return CatalogueColumn(sql, kind, kind, scale=min(field.scale, 6))
 
     def ordered(
         self,
         table: TableName,  # noqa: ARG002 - only SQLite has to look at the rows
-        native: Native,
+        native: CatalogueColumn,
         sql: str,
     ) -> OrderedColumn | None:
         plain = native.type.removesuffix(" unsigned")
@@ -238,7 +238,7 @@ class MysqlDialect:
     def cursor_kind(
         self,
         table: TableName,  # noqa: ARG002 - only SQLite has to look at the rows
-        native: Native,
+        native: CatalogueColumn,
         ordered: OrderedColumn,
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
@@ -246,7 +246,7 @@ class MysqlDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:
+    def moment(self, *, fresh: bool) -> ClockReading:
         if not fresh and self._seen is not None and time.monotonic() - self._seen[0] < _STALE:
             return self._seen[1]
         began = time.monotonic()
@@ -263,7 +263,7 @@ class MysqlDialect:
         """A MySQL server has a UUID; of MariaDB only the address is stable."""
         if self._mariadb:
             return f"mariadb:{self._address}"
-        ((uuid,),) = self.rows(f"SELECT {MARK} @@server_uuid")
+        ((uuid,),) = self.rows(f"SELECT {COMMENT} @@server_uuid")
         return f"mysql:{uuid}"
 
     def _translate(self, error: pymysql.Error) -> SourceError:

@@ -11,11 +11,11 @@ from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.model.privileges import Asked, ReadAccess
-from tidegauge.model.spec import Database, Read, TableName
+from tidegauge.model.privileges import QueryRunner, ReadAccess
+from tidegauge.model.spec import Database, ReadMethod, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.connectorx_split import ConnectorxAddress, ConnectorxSplit, why_not_installed
-from tidegauge.sources.dialect import MARK, Dialect, refuse_nul
+from tidegauge.sources.dialect import COMMENT, Dialect, refuse_nul
 from tidegauge.sources.direct_types import WIDEST_WHOLE, ColumnWay, plain_decimal
 from tidegauge.sources.engine import SourceEngine
 from tidegauge.sources.jdbc_address import jdbc_login, server_address
@@ -81,7 +81,7 @@ def _types_query(database: Database, table: TableName) -> str:
     found = (table.schema or database.database or "", table.table)
     schema, name = (literal(Value(ValueKind.TEXT, one)) for one in found)
     return (
-        f"SELECT {MARK} COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS"
+        f"SELECT {COMMENT} COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS"
         f" WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {name}"
     )
 
@@ -92,7 +92,7 @@ def _open_dialect(database: Database) -> Dialect:
     return MysqlDialect(database)
 
 
-def _ask_access(asked: Asked, tables: Sequence[TableName]) -> ReadAccess:
+def _ask_access(asked: QueryRunner, tables: Sequence[TableName]) -> ReadAccess:
     from tidegauge.sources.mysql.privileges import find_access
 
     return find_access(asked, tables)
@@ -122,21 +122,21 @@ def _jdbc_options(database: Database) -> dict[str, str]:
     return {
         "url": f"jdbc:mysql://{server_address(database)}",
         "driver": "com.mysql.cj.jdbc.Driver",
-        "sessionInitStatement": f"SET {MARK} {SESSION}",
-        "prepareQuery": MARK,
+        "sessionInitStatement": f"SET {COMMENT} {SESSION}",
+        "prepareQuery": COMMENT,
         "fetchsize": _STREAM,
         **jdbc_login(database),
         **settings,
     }
 
 
-def _why_not_direct(database: Database, wanted: Read) -> str | None:
+def _why_not_direct(database: Database, wanted: ReadMethod) -> str | None:
     mode = database.options.get("ssl")
     if reason := why_not_installed():
         return reason
     if mode in ("require", "verify-ca", "verify-full") or "ssl_ca" in database.options:
         return f"the connection {database.name} asks for TLS, which connectorx does not have for MySQL"
-    if mode != "disable" and wanted is Read.AUTO and not _is_this_machine(database.host):
+    if mode != "disable" and wanted is ReadMethod.AUTO and not _is_this_machine(database.host):
         return (
             f"connectorx reads MySQL without TLS, and {database.name} is on another machine"
             " (`ssl: disable` or `read: direct` allows it)"
@@ -190,7 +190,7 @@ def _make_split(
         database=database.database or "",
         # Through a socket file the server would take the login for another user.
         settings={"prefer_socket": "false", "tcp_connect_timeout_ms": str(1000 * timeout)},
-        session=(f"SET {MARK} {SESSION}", f"SET {MARK} NAMES utf8mb4"),
+        session=(f"SET {COMMENT} {SESSION}", f"SET {COMMENT} NAMES utf8mb4"),
     )
     return ConnectorxSplit(database, source_table, ways, select, guard_query, rows, address)
 

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tidegauge.errors import SourceError, SourceUnreachable
-from tidegauge.sources.dialect import MARK, Moment, OpenWork
+from tidegauge.sources.dialect import COMMENT, ClockReading, OpenWork
 from tidegauge.sources.statement import show_head
 
 _IDLE = "'Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID', 'Slave_IO', 'Slave_SQL', 'Slave_worker'"
@@ -41,16 +41,16 @@ class MysqlOpenSession(Protocol):
 
 def read_offsets(session: MysqlOpenSession) -> Offsets:
     """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
-    ((zone, system),) = session.rows(f"SELECT {MARK} @@global.time_zone, @@system_time_zone")
+    ((zone, system),) = session.rows(f"SELECT {COMMENT} @@global.time_zone, @@system_time_zone")
     months = " UNION ALL ".join(f"SELECT UNIX_TIMESTAMP() + {month} * 2592000 AS x" for month in range(-6, 7))
-    session.rows(f"SET {MARK} time_zone = @@global.time_zone")
+    session.rows(f"SET {COMMENT} time_zone = @@global.time_zone")
     try:
         found = session.rows(
-            f"SELECT {MARK} TIMESTAMPDIFF(SECOND, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL x SECOND,"
+            f"SELECT {COMMENT} TIMESTAMPDIFF(SECOND, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL x SECOND,"
             f" FROM_UNIXTIME(x)) FROM ({months}) AS m"
         )
     finally:
-        session.rows(f"SET {MARK} time_zone = '+00:00'")
+        session.rows(f"SET {COMMENT} time_zone = '+00:00'")
     seconds = [int(row[0]) for row in found] + [0]
     name = str(system if zone == "SYSTEM" else zone)
     return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), name
@@ -65,9 +65,9 @@ class Watch:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._last: tuple[float, Moment] | None = None
+        self._last: tuple[float, ClockReading] | None = None
 
-    def look(self, session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
+    def look(self, session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> ClockReading:
         asked = time.monotonic()
         with self._turn:
             if self._last is not None and self._last[0] >= asked:
@@ -87,8 +87,8 @@ def find_watch(address: str, user: str | None) -> Watch:
         return _watches.setdefault((address, user), Watch())
 
 
-def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
-    ((clock_text, own),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(6), CONNECTION_ID()")
+def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> ClockReading:
+    ((clock_text, own),) = session.rows(f"SELECT {COMMENT} UTC_TIMESTAMP(6), CONNECTION_ID()")
     clock = datetime.fromisoformat(clock_text)
     running, ours = _list_statements(session, mariadb=mariadb)
     blind = None
@@ -101,7 +101,7 @@ def _look(session: MysqlOpenSession, zone: Offsets, *, mariadb: bool) -> Moment:
             " GRANT PROCESS ON *.* to it for an exact bound"
         )
     lowest, highest, name = zone
-    return Moment(
+    return ClockReading(
         clock=clock,
         open=_by_connection(running, transactions),
         blind=blind,
@@ -130,8 +130,8 @@ def _list_statements(session: MysqlOpenSession, *, mariadb: bool) -> tuple[list[
     # MySQL does not number its statements: a hash of the text tells them apart, and the start to the second.
     statement = "QUERY_ID" if mariadb else "COALESCE(MD5(INFO), '-')"
     found = session.rows(
-        f"SELECT {MARK} ID, USER, HOST, {age}, STATE, LEFT(INFO, 200), UTC_TIMESTAMP(6),"
-        f" INFO LIKE '%{MARK}%', ID = CONNECTION_ID(), {statement} FROM information_schema.PROCESSLIST"
+        f"SELECT {COMMENT} ID, USER, HOST, {age}, STATE, LEFT(INFO, 200), UTC_TIMESTAMP(6),"
+        f" INFO LIKE '%{COMMENT}%', ID = CONNECTION_ID(), {statement} FROM information_schema.PROCESSLIST"
         f" WHERE COMMAND NOT IN ({_IDLE}) AND USER NOT IN ('system user', 'event_scheduler')"
     )
     works, ours = [], set()
@@ -152,7 +152,7 @@ def _list_transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> l
     than our clock. The start of our transaction also shows the time zone of the list, which is the server's
     and not the session's.
     """
-    ((second,),) = session.rows(f"SELECT {MARK} UTC_TIMESTAMP(0)")
+    ((second,),) = session.rows(f"SELECT {COMMENT} UTC_TIMESTAMP(0)")
     found, mine = _renew_list(session, own)
     shift = datetime.fromisoformat(second) - datetime.fromisoformat(mine[1])
     works = []
@@ -167,11 +167,11 @@ def _list_transactions(session: MysqlOpenSession, own: str, ours: set[str]) -> l
 def _renew_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
     """InnoDB's list of transactions as of now, and our own row in it."""
     words = f"/* look {secrets.token_hex(8)} */"
-    session.rows(f"START TRANSACTION {MARK} WITH CONSISTENT SNAPSHOT")
+    session.rows(f"START TRANSACTION {COMMENT} WITH CONSISTENT SNAPSHOT")
     try:
         for turn in range(_TRIES):
             found = session.rows(
-                f"SELECT {MARK} {words} t.trx_mysql_thread_id, t.trx_started, t.trx_state,"
+                f"SELECT {COMMENT} {words} t.trx_mysql_thread_id, t.trx_started, t.trx_state,"
                 f" LEFT(t.trx_query, 200), t.trx_is_read_only, t.trx_query LIKE '%{words}%',"
                 " p.USER, p.HOST, p.COMMAND, t.trx_id FROM information_schema.INNODB_TRX t"
                 " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
@@ -181,13 +181,13 @@ def _renew_list(session: MysqlOpenSession, own: str) -> tuple[list[tuple[Any, ..
                 return found, mine
             # Others may wait for the list, too: wait longer each time, by chance, so as not to keep in step.
             pause = _PAUSE * (1 + turn / 4 * secrets.randbelow(1000) / 1000)
-            session.rows(f"SELECT {MARK} {words} SLEEP({pause:.3f})")
+            session.rows(f"SELECT {COMMENT} {words} SLEEP({pause:.3f})")
         raise SourceUnreachable(
             "the server's list of transactions is read so often that it does not renew itself",
             hint="run again in a moment, with fewer runners at once",
         )
     finally:
-        session.rows(f"ROLLBACK {MARK}")
+        session.rows(f"ROLLBACK {COMMENT}")
 
 
 def _work(row: tuple[Any, ...], shift: timedelta) -> OpenWork:

@@ -9,30 +9,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.model.mysql_grants import ask_grants, find_allowed, find_missing, name_login, read_grants
-from tidegauge.model.privileges import SELECT, UNSEEN, Asked, Lack, ReadAccess
+from tidegauge.model.privileges import SELECT, UNSEEN, MissingPrivilege, QueryRunner, ReadAccess
 from tidegauge.model.spec import TableName
-from tidegauge.sources.dialect import MARK
+from tidegauge.sources.dialect import COMMENT
 from tidegauge.sources.mysql.engine import quote
 
 
-def find_access(asked: Asked, tables: Sequence[TableName]) -> ReadAccess:
+def find_access(asked: QueryRunner, tables: Sequence[TableName]) -> ReadAccess:
     """What the login may not read of these tables, whether they exist or not."""
-    ((user,),) = asked.rows(f"SELECT {MARK} CURRENT_USER()")
+    ((user,),) = asked.rows(f"SELECT {COMMENT} CURRENT_USER()")
     login, grants = name_login(user), read_grants(*ask_grants(asked))
-    lacks: dict[TableName, Lack] = {}
+    lacks: dict[TableName, MissingPrivilege] = {}
     for table in tables:
         schema = table.schema or ""
         allowed = find_allowed(grants, schema, table.table)
         # A login that may SELECT some columns sees only those, and only those are read.
         if find_missing({SELECT}, allowed) and not _may_read_some_columns(asked, table):
             named = f"{quote(schema)}.{quote(table.table)}"
-            lacks[table] = Lack(f"{user} may not SELECT {table}", f"GRANT SELECT ON {named} TO {login}")
-    return ReadAccess(lacks, {}, Lack(UNSEEN, f"GRANT PROCESS ON *.* TO {login}", later=True))
+            lacks[table] = MissingPrivilege(
+                f"{user} may not SELECT {table}", f"GRANT SELECT ON {named} TO {login}"
+            )
+    return ReadAccess(lacks, {}, MissingPrivilege(UNSEEN, f"GRANT PROCESS ON *.* TO {login}", later=True))
 
 
-def _may_read_some_columns(asked: Asked, table: TableName) -> bool:
+def _may_read_some_columns(asked: QueryRunner, table: TableName) -> bool:
     found = asked.rows(
-        f"SELECT {MARK} 1 FROM information_schema.COLUMN_PRIVILEGES WHERE TABLE_SCHEMA = \0"
+        f"SELECT {COMMENT} 1 FROM information_schema.COLUMN_PRIVILEGES WHERE TABLE_SCHEMA = \0"
         " AND TABLE_NAME = \0 AND PRIVILEGE_TYPE = 'SELECT' LIMIT 1",
         (table.schema, table.table),
     )

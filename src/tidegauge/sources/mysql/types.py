@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.sources.types import FINISH, Native, Rule, Rules, is_wide
+from tidegauge.sources.types import FINISH, CatalogueColumn, TypeRule, TypeRules, is_wide
 
 _ZERO = "({c} < '0001-01-01' OR MONTH({c}) = 0 OR DAYOFMONTH({c}) = 0)"
 _ZERO_REMARK = (
@@ -11,27 +11,27 @@ _ZERO_REMARK = (
 _MICROS = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {c})"
 
 
-def _bits(native: Native) -> int:
+def _bits(native: CatalogueColumn) -> int:
     return native.precision or 1
 
 
-def _type(native: Native) -> str:
+def _type(native: CatalogueColumn) -> str:
     return native.type
 
 
-RULES = Rules(
+RULES = TypeRules(
     title="MySQL and MariaDB",
     text="CAST({c} AS CHAR)",
     decimal_guard="({c} <> ROUND({c}, {s}) OR ABS({c}) >= {top})",
     sha256="SHA2(CONCAT({salt}, CONVERT({t} USING utf8mb4)), 256)",
     digits="CAST({c} + 0 AS CHAR)",  # a column that is declared with ZEROFILL would show its zeros
     rules=(
-        Rule(("tinyint",), "tinyint", "`tinyint(1)` and `boolean` too: 2 stays 2"),
-        Rule(("tinyint unsigned", "smallint"), "smallint", ""),
-        Rule(("smallint unsigned", "mediumint", "mediumint unsigned", "int"), "int", ""),
-        Rule(("int unsigned", "bigint"), "bigint", ""),
-        Rule(("bigint unsigned",), "decimal(20,0)", "up to 2^64 − 1"),
-        Rule(
+        TypeRule(("tinyint",), "tinyint", "`tinyint(1)` and `boolean` too: 2 stays 2"),
+        TypeRule(("tinyint unsigned", "smallint"), "smallint", ""),
+        TypeRule(("smallint unsigned", "mediumint", "mediumint unsigned", "int"), "int", ""),
+        TypeRule(("int unsigned", "bigint"), "bigint", ""),
+        TypeRule(("bigint unsigned",), "decimal(20,0)", "up to 2^64 − 1"),
+        TypeRule(
             ("bit",),
             "bigint",
             "as a number",
@@ -39,16 +39,16 @@ RULES = Rules(
             when=lambda native: _bits(native) < 64,
             condition="of up to 63 bits",
         ),
-        Rule(("bit",), "decimal(20,0)", "as a number", select="({c} + 0)", condition="of 64 bits"),
-        Rule(("year",), "int", "", select="({c} + 0)"),
-        Rule(
+        TypeRule(("bit",), "decimal(20,0)", "as a number", select="({c} + 0)", condition="of 64 bits"),
+        TypeRule(("year",), "int", "", select="({c} + 0)"),
+        TypeRule(
             ("decimal", "decimal unsigned"),
             "decimal({p},{s})",
             "",
             when=lambda native: not is_wide(native),
             condition="of up to 38 digits",
         ),
-        Rule(
+        TypeRule(
             ("decimal", "decimal unsigned"),
             "",
             "it has more than 38 digits",
@@ -56,7 +56,7 @@ RULES = Rules(
             through=lambda native: f"decimal({native.precision},{native.scale})",
             kept="itself",
         ),
-        Rule(
+        TypeRule(
             ("float", "float unsigned"),
             "float",
             "all its bits, which MySQL's own text does not show",
@@ -65,8 +65,8 @@ RULES = Rules(
             finish="CAST({} AS float)",
             inside="{c}",
         ),
-        Rule(("double", "double unsigned"), "double", ""),
-        Rule(
+        TypeRule(("double", "double unsigned"), "double", ""),
+        TypeRule(
             ("date",),
             "date",
             _ZERO_REMARK,
@@ -78,7 +78,7 @@ RULES = Rules(
             zero_dates=True,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("datetime",),
             "timestamp_ntz",
             _ZERO_REMARK,
@@ -90,7 +90,7 @@ RULES = Rules(
             zero_dates=True,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("timestamp",),
             "timestamp",
             _ZERO_REMARK,
@@ -102,7 +102,7 @@ RULES = Rules(
             zero_dates=True,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("time",),
             "string",
             "`-838:59:59.000000`: it is a span, and may pass 24 hours",
@@ -111,10 +111,10 @@ RULES = Rules(
             kept="itself",
         ),
         # Spark pads what the driver calls a CHAR, ENUM and SET among them; CONCAT hides that it is one.
-        Rule(("char",), "string", "without its padding, as MySQL shows it", select="CONCAT({c})"),
-        Rule(("varchar", "tinytext", "text", "mediumtext", "longtext"), "string", ""),
-        Rule(("enum", "set"), "string", "the words, not the numbers", select="CONCAT({c})"),
-        Rule(
+        TypeRule(("char",), "string", "without its padding, as MySQL shows it", select="CONCAT({c})"),
+        TypeRule(("varchar", "tinytext", "text", "mediumtext", "longtext"), "string", ""),
+        TypeRule(("enum", "set"), "string", "the words, not the numbers", select="CONCAT({c})"),
+        TypeRule(
             ("json",),
             "string",
             "the database's own text",
@@ -122,16 +122,16 @@ RULES = Rules(
             through=_type,
             kept="itself",
         ),
-        Rule(
+        TypeRule(
             ("uuid", "inet4", "inet6"), "string", "", select="CAST({c} AS CHAR)", through=_type, kept="itself"
         ),
-        Rule(
+        TypeRule(
             ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
             "binary",
             "",
             text="LOWER(HEX({c}))",
         ),
-        Rule(
+        TypeRule(
             (
                 "geometry",
                 "point",

@@ -22,10 +22,10 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import (
-    MARK,
+    COMMENT,
     READER,
-    Catalogue,
-    Moment,
+    ClockReading,
+    TableDescription,
     UniqueKey,
     kind_of_cursor,
     refuse_nul,
@@ -35,7 +35,7 @@ from tidegauge.sources.notation import Notation
 from tidegauge.sources.postgresql import types as types_postgresql
 from tidegauge.sources.postgresql.engine import DEFAULT_PORT, SESSION, literal, quote, row_hash, table_name
 from tidegauge.sources.postgresql.open_work import look, read_offsets
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 
 _INTEGERS = ("int2", "int4", "int8")
 _TEXTS = ("text", "varchar", "bpchar", "name", "citext")
@@ -140,17 +140,17 @@ class PostgresqlDialect:
 
     def _list_named(self, kinds: str, condition: str = "true") -> list[tuple[TableName, str]]:
         found = self.rows(
-            f"SELECT {MARK} n.nspname, c.relname, c.relkind::text FROM pg_class c"
+            f"SELECT {COMMENT} n.nspname, c.relname, c.relkind::text FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace"
             f" WHERE c.relkind IN ({kinds}) AND NOT c.relispartition AND {_SYSTEM} AND {condition}"
             " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
         )
         return [(TableName(schema, table), kind) for schema, table, kind in found]
 
-    def catalogue(self, table: TableName) -> Catalogue:
+    def catalogue(self, table: TableName) -> TableDescription:
         schema, name = _quote_text(table.schema or "public"), _quote_text(table.table)
         found = self.rows(
-            f"SELECT {MARK} c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            f"SELECT {COMMENT} c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             f" WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
             " AND has_table_privilege(c.oid, 'SELECT')"
         )
@@ -164,14 +164,14 @@ class PostgresqlDialect:
         columns = tuple(
             self._native(row)
             for row in self.rows(
-                f"SELECT {MARK} a.attname, a.attnotnull, {_TYPE_COLUMNS} FROM pg_attribute a"
+                f"SELECT {COMMENT} a.attname, a.attnotnull, {_TYPE_COLUMNS} FROM pg_attribute a"
                 " JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace tn ON tn.oid = t.typnamespace"
                 f" WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
             )
         )
         uniques, indexed = [], set()
         for unique, primary, whole, names, not_null in self.rows(
-            f"SELECT {MARK} i.indisunique AND i.indimmediate AND i.indisvalid, i.indisprimary,"
+            f"SELECT {COMMENT} i.indisunique AND i.indimmediate AND i.indisvalid, i.indisprimary,"
             " i.indpred IS NULL AND i.indexprs IS NULL,"
             " array_agg(a.attname::text ORDER BY k.n), bool_and(coalesce(a.attnotnull, false))"
             " FROM pg_index i"
@@ -185,15 +185,15 @@ class PostgresqlDialect:
                 indexed.add(names[0])
             if unique and whole and not_null:
                 uniques.append(UniqueKey(tuple(names), primary=primary))
-        return Catalogue(
+        return TableDescription(
             columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{oid}", notes=self._notes(oid)
         )
 
-    def expression(self, table: TableName, sql: str) -> Native:
+    def expression(self, table: TableName, sql: str) -> CatalogueColumn:
         shown = sql.strip("()\n ")
         try:
             ((oid,),) = self._connection.execute(
-                f"SELECT {MARK} pg_typeof(x.o)::oid FROM (SELECT 1) AS one LEFT JOIN"
+                f"SELECT {COMMENT} pg_typeof(x.o)::oid FROM (SELECT 1) AS one LEFT JOIN"
                 f" (SELECT {sql} AS o FROM {self.name(table)} WHERE false) AS x ON true".encode()
             ).fetchall()
         except pg_errors.UndefinedColumn as error:
@@ -211,7 +211,7 @@ class PostgresqlDialect:
             ) from error
         facts = _TYPE_COLUMNS.replace("a.atttypid", "t.oid").replace("a.atttypmod", "-1")
         (row,) = self.rows(
-            f"SELECT {MARK} NULL, false, {facts}"
+            f"SELECT {COMMENT} NULL, false, {facts}"
             " FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace"
             f" WHERE t.oid = {oid}"
         )
@@ -220,7 +220,7 @@ class PostgresqlDialect:
     def ordered(
         self,
         table: TableName,  # noqa: ARG002 - only SQLite has to look at the rows
-        native: Native,
+        native: CatalogueColumn,
         sql: str,
     ) -> OrderedColumn | None:
         if native.type in ("float4", "float8"):
@@ -243,7 +243,7 @@ class PostgresqlDialect:
     def cursor_kind(
         self,
         table: TableName,  # noqa: ARG002 - only SQLite has to look at the rows
-        native: Native,
+        native: CatalogueColumn,
         ordered: OrderedColumn,
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type in _TEXTS)
@@ -251,19 +251,19 @@ class PostgresqlDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
+    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
         return look(self, self._offsets)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _native(self, row: tuple[Any, ...]) -> Native:
+    def _native(self, row: tuple[Any, ...]) -> CatalogueColumn:
         """The type of a column; of a domain the type that it is made of."""
         name, required, full, modifier, kind, namespace, sort, element, base, base_modifier = row
         while sort == "d":
             modifier = base_modifier if base_modifier != -1 else modifier
             ((kind, namespace, sort, element, base, base_modifier),) = self.rows(
-                f"SELECT {MARK} t.typname, tn.nspname, t.typtype::text, t.typcategory::text, t.typbasetype,"
+                f"SELECT {COMMENT} t.typname, tn.nspname, t.typtype::text, t.typcategory::text, t.typbasetype,"
                 " t.typtypmod FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace"
                 f" WHERE t.oid = {base}"
             )
@@ -280,11 +280,11 @@ class PostgresqlDialect:
             kind = "array"
         elif namespace != "pg_catalog" and kind != "citext":
             kind = f"{namespace}.{kind}"
-        return Native(name, kind, full, not required, precision, scale)
+        return CatalogueColumn(name, kind, full, not required, precision, scale)
 
     def identity(self) -> str:
         try:
-            ((number,),) = self.rows(f"SELECT {MARK} system_identifier FROM pg_control_system()")
+            ((number,),) = self.rows(f"SELECT {COMMENT} system_identifier FROM pg_control_system()")
         except SourceUnreachable:
             raise
         except SourceError:
@@ -293,7 +293,7 @@ class PostgresqlDialect:
 
     def _notes(self, oid: int) -> tuple[str, ...]:
         cached = self.rows(
-            f"SELECT {MARK} a.attname, s.seqcache FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid"
+            f"SELECT {COMMENT} a.attname, s.seqcache FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid"
             " JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid"
             f" WHERE d.classid = 'pg_class'::regclass AND d.refobjid = {oid} AND s.seqcache > 1"
         )

@@ -11,8 +11,8 @@ from tidegauge.model.batch_data import Split
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.hash_sql import hash_in_sql
 from tidegauge.model.position import Value, ValueKind
-from tidegauge.model.privileges import Asked, ReadAccess
-from tidegauge.model.spec import Database, Read, TableName
+from tidegauge.model.privileges import QueryRunner, ReadAccess
+from tidegauge.model.spec import Database, ReadMethod, TableName
 from tidegauge.model.table import SourceColumn, SourceTable
 from tidegauge.sources.connectorx_split import ConnectorxAddress, ConnectorxSplit, why_not_installed
 from tidegauge.sources.dialect import READER, Dialect, refuse_nul
@@ -73,7 +73,7 @@ def _open_dialect(database: Database) -> Dialect:
     return PostgresqlDialect(database)
 
 
-def _ask_access(asked: Asked, tables: Sequence[TableName]) -> ReadAccess:
+def _ask_access(asked: QueryRunner, tables: Sequence[TableName]) -> ReadAccess:
     from tidegauge.sources.postgresql.privileges import find_access
 
     return find_access(asked, tables)
@@ -98,7 +98,7 @@ def _jdbc_options(database: Database) -> dict[str, str]:
     }
 
 
-def _why_not_direct(database: Database, wanted: Read) -> str | None:  # noqa: ARG001 - the same for both
+def _why_not_direct(database: Database, wanted: ReadMethod) -> str | None:  # noqa: ARG001 - the same for both
     if reason := why_not_installed():
         return reason
     if database.options.get("ssl") == "verify-full":

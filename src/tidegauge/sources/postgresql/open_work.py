@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from tidegauge.sources.dialect import MARK, READER, Moment, OpenWork
+from tidegauge.sources.dialect import COMMENT, READER, ClockReading, OpenWork
 from tidegauge.sources.statement import show_head
 
 Offsets = tuple[timedelta, timedelta, str]
@@ -23,7 +23,7 @@ class PostgresqlOpenSession(Protocol):
 def read_offsets(session: PostgresqlOpenSession) -> Offsets:
     """The lowest and highest offset of the server's own zone from UTC within a year, and its name."""
     found = session.rows(
-        f"SELECT {MARK} z.reset_val,"
+        f"SELECT {COMMENT} z.reset_val,"
         " extract(epoch FROM (t AT TIME ZONE z.reset_val) - (t AT TIME ZONE 'UTC'))::int"
         " FROM pg_settings z, generate_series(now() - interval '6 months', now() + interval '6 months',"
         " interval '15 days') AS t WHERE z.name = 'TimeZone'"
@@ -32,14 +32,14 @@ def read_offsets(session: PostgresqlOpenSession) -> Offsets:
     return timedelta(seconds=min(seconds)), timedelta(seconds=max(seconds)), str(found[0][0])
 
 
-def look(session: PostgresqlOpenSession, zone: Offsets) -> Moment:
+def look(session: PostgresqlOpenSession, zone: Offsets) -> ClockReading:
     ((clock, sees_all),) = session.rows(
-        f"SELECT {MARK} to_char(clock_timestamp(), {_STAMP}),"
+        f"SELECT {COMMENT} to_char(clock_timestamp(), {_STAMP}),"
         " r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE')"
         " FROM pg_roles r WHERE r.rolname = current_user"
     )
     found = session.rows(
-        f"SELECT {MARK} pid, usename::text, coalesce(client_addr::text, 'local'), state, left(query, 200),"
+        f"SELECT {COMMENT} pid, usename::text, coalesce(client_addr::text, 'local'), state, left(query, 200),"
         f" to_char(xact_start, {_STAMP}), coalesce(backend_xid::text, '') FROM pg_stat_activity"
         " WHERE datname = current_database()"
         " AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"
@@ -57,7 +57,7 @@ def look(session: PostgresqlOpenSession, zone: Offsets) -> Moment:
         for pid, user, host, state, query, started, number in found
     ]
     prepared = session.rows(
-        f"SELECT {MARK} gid, owner::text, to_char(prepared, {_STAMP}), transaction::text"
+        f"SELECT {COMMENT} gid, owner::text, to_char(prepared, {_STAMP}), transaction::text"
         " FROM pg_prepared_xacts WHERE database = current_database()"
     )
     works += [
@@ -77,7 +77,7 @@ def look(session: PostgresqlOpenSession, zone: Offsets) -> Moment:
             "this login may not see other sessions' transactions: only `settle` guards against late commits;"
             " GRANT pg_read_all_stats to it for an exact bound"
         )
-    return Moment(
+    return ClockReading(
         datetime.fromisoformat(clock),
         tuple(works),
         blind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tidegauge.sources.types import FINISH, Native, Rule, Rules, is_wide
+from tidegauge.sources.types import FINISH, CatalogueColumn, TypeRule, TypeRules, is_wide
 
 _YEARS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999')"
 _DAYS = "({c} NOT BETWEEN '0001-01-01' AND '9999-12-31')"
@@ -33,7 +33,7 @@ _KNOWN = frozenset(
 """Types that every server has. Other names are users' own types, or types whose values are ids (`reg…`)."""
 
 
-def _declare(native: Native) -> str:
+def _declare(native: CatalogueColumn) -> str:
     """The type that a target declares: without a precision, so that the source may change its own, but with
     the length of `bit` and `character`, which is part of the type. Empty for a type that is not known."""
     bare = _SIZE.sub("", native.full)
@@ -42,7 +42,7 @@ def _declare(native: Native) -> str:
     return native.full if bare.removesuffix("[]") in ("bit", "character") else bare
 
 
-RULES = Rules(
+RULES = TypeRules(
     title="PostgreSQL",
     text="({c})::text",
     decimal_guard=(
@@ -54,14 +54,14 @@ RULES = Rules(
     " THEN encode(sha256(convert_to(concat({salt}, {t}), 'UTF8')), 'hex') END",
     remarks=("A domain arrives as the type below it. Text is in the server's ISO styles, zone UTC.",),
     rules=(
-        Rule(("bool",), "boolean", ""),
-        Rule(("int2",), "smallint", ""),
-        Rule(("int4",), "int", ""),
-        Rule(("int8",), "bigint", ""),
-        Rule(("oid",), "bigint", "", select="({c})::bigint"),
-        Rule(("float4",), "float", "NaN and infinities too"),
-        Rule(("float8",), "double", "NaN and infinities too"),
-        Rule(
+        TypeRule(("bool",), "boolean", ""),
+        TypeRule(("int2",), "smallint", ""),
+        TypeRule(("int4",), "int", ""),
+        TypeRule(("int8",), "bigint", ""),
+        TypeRule(("oid",), "bigint", "", select="({c})::bigint"),
+        TypeRule(("float4",), "float", "NaN and infinities too"),
+        TypeRule(("float8",), "double", "NaN and infinities too"),
+        TypeRule(
             ("numeric",),
             "decimal({p},{s})",
             "NaN stops the batch",
@@ -69,7 +69,7 @@ RULES = Rules(
             when=lambda native: native.precision is not None and not is_wide(native),
             condition="of up to 38 digits",
         ),
-        Rule(
+        TypeRule(
             ("numeric",),
             "",
             "it has no precision, or more than 38 digits",
@@ -77,12 +77,12 @@ RULES = Rules(
             through=lambda native: "numeric",  # noqa: ARG005
             kept="`numeric`",
         ),
-        Rule(("money",), "string", "as the server's `lc_monetary` writes it", select="({c})::text"),
-        Rule(("text", "varchar", "name"), "string", "", select="({c})::text"),
+        TypeRule(("money",), "string", "as the server's `lc_monetary` writes it", select="({c})::text"),
+        TypeRule(("text", "varchar", "name"), "string", "", select="({c})::text"),
         # A cast to text would take the padding away.
-        Rule(("bpchar",), "string", "`char(n)`, with its padding", inside="textin(bpcharout({c}))"),
-        Rule(("bytea",), "binary", "", text="encode({c}, 'hex')"),
-        Rule(
+        TypeRule(("bpchar",), "string", "`char(n)`, with its padding", inside="textin(bpcharout({c}))"),
+        TypeRule(("bytea",), "binary", "", text="encode({c}, 'hex')"),
+        TypeRule(
             ("date",),
             "date",
             _FINITE,
@@ -92,7 +92,7 @@ RULES = Rules(
             guard=_DAYS,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("timestamp",),
             "timestamp_ntz",
             _FINITE,
@@ -102,7 +102,7 @@ RULES = Rules(
             guard=_YEARS,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             ("timestamptz",),
             "timestamp",
             _FINITE,
@@ -112,7 +112,7 @@ RULES = Rules(
             guard=_YEARS,
             inside="{c}",
         ),
-        Rule(
+        TypeRule(
             (
                 *("time", "timetz", "interval", "uuid", "json", "jsonb", "jsonpath", "xml"),
                 *("inet", "cidr", "macaddr", "macaddr8", "bit", "varbit"),
@@ -131,7 +131,7 @@ RULES = Rules(
 )
 
 
-def rules_of(version: int) -> Rules:
+def rules_of(version: int) -> TypeRules:
     """The rules for a server of this version, such as 150018."""
     if version >= 140000:
         return RULES

@@ -16,9 +16,9 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.trace import trace_sql
 from tidegauge.sources.dialect import (
-    MARK,
-    Catalogue,
-    Moment,
+    COMMENT,
+    ClockReading,
+    TableDescription,
     UniqueKey,
     kind_of_cursor,
     refuse_nul,
@@ -28,7 +28,7 @@ from tidegauge.sources.notation import Notation
 from tidegauge.sources.snowflake.engine import literal, quote, table_name, text_literal
 from tidegauge.sources.snowflake.session import close, connect, translate
 from tidegauge.sources.snowflake.types import RULES
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 
 _CODES = {
     0: "number",
@@ -111,7 +111,7 @@ class SnowflakeDialect:
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         found = {table: kind for table, kind in self._list_named() if kind != "BASE TABLE"}
         views = self.rows(
-            f"SELECT {MARK} table_schema, table_name FROM information_schema.views"
+            f"SELECT {COMMENT} table_schema, table_name FROM information_schema.views"
             " WHERE table_schema <> 'INFORMATION_SCHEMA'"
         )
         found |= {TableName(schema, view): "VIEW" for schema, view in views}
@@ -119,21 +119,21 @@ class SnowflakeDialect:
 
     def _list_named(self) -> list[tuple[TableName, str]]:
         found = self.rows(
-            f"SELECT {MARK} table_schema, table_name, table_type FROM information_schema.tables"
+            f"SELECT {COMMENT} table_schema, table_name, table_type FROM information_schema.tables"
             " WHERE table_schema <> 'INFORMATION_SCHEMA'"
         )
         return [(TableName(schema, table), str(kind)) for schema, table, kind in found]
 
     def with_column(self, name: str) -> frozenset[TableName]:
         found = self.rows(
-            f"SELECT {MARK} table_schema, table_name FROM information_schema.columns"
+            f"SELECT {COMMENT} table_schema, table_name FROM information_schema.columns"
             f" WHERE column_name = {text_literal(name)}"
         )
         return frozenset(TableName(schema, table) for schema, table in found)
 
     def with_key(self) -> frozenset[TableName]:
         found = self.rows(
-            f"SELECT {MARK} table_schema, table_name FROM information_schema.table_constraints"
+            f"SELECT {COMMENT} table_schema, table_name FROM information_schema.table_constraints"
             " WHERE constraint_type = 'PRIMARY KEY'"
         )
         return frozenset(TableName(schema, table) for schema, table in found)
@@ -144,10 +144,10 @@ class SnowflakeDialect:
     def identity(self) -> str:
         return f"snowflake:{str(self._database.account).upper()}/{self._database.database}"
 
-    def catalogue(self, table: TableName) -> Catalogue:
+    def catalogue(self, table: TableName) -> TableDescription:
         schema, name = refuse_nul(table.schema or "PUBLIC"), refuse_nul(table.table)
         found = self.rows(
-            f"SELECT {MARK} is_hybrid FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
+            f"SELECT {COMMENT} is_hybrid FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
             f" table_schema = {text_literal(schema)} AND table_name = {text_literal(name)}"
         )
         if not found:
@@ -163,7 +163,7 @@ class SnowflakeDialect:
         uniques = (UniqueKey(primary, primary=True),) if enforced and primary else ()
         # Snowflake has no indexes, so every column counts as indexed.
         names = frozenset(column.name for column in columns)
-        return Catalogue(
+        return TableDescription(
             columns, uniques, names, f"{self.identity()}#{table}", primary, notes=_note_unordered(described)
         )
 
@@ -175,11 +175,11 @@ class SnowflakeDialect:
         ]
         return tuple(row["column_name"] for row in sorted(found, key=lambda row: int(row["key_sequence"])))
 
-    def expression(self, table: TableName, sql: str) -> Native:
+    def expression(self, table: TableName, sql: str) -> CatalogueColumn:
         shown = sql.strip("()\n ")
         cursor = self._connection.cursor()
         try:
-            cursor.execute(f"SELECT {MARK} {sql} AS o FROM {self.name(table)} WHERE 1 = 0")
+            cursor.execute(f"SELECT {COMMENT} {sql} AS o FROM {self.name(table)} WHERE 1 = 0")
             described = cursor.description[0]
         except Exception as error:
             found = translate(self._database, error)
@@ -196,12 +196,12 @@ class SnowflakeDialect:
                 hint="a cursor is a column, or an expression of the database's own SQL",
             ) from error
         kind = _CODES.get(described.type_code, "")
-        return Native(sql, kind, kind or "value", True, described.precision, described.scale)
+        return CatalogueColumn(sql, kind, kind or "value", True, described.precision, described.scale)
 
     def ordered(
         self,
         table: TableName,  # noqa: ARG002 - a column has one type
-        native: Native,
+        native: CatalogueColumn,
         sql: str,
     ) -> OrderedColumn | None:
         kind = _KINDS.get(native.type)
@@ -225,7 +225,7 @@ class SnowflakeDialect:
     def cursor_kind(
         self,
         table: TableName,  # noqa: ARG002 - a column has one type
-        native: Native,
+        native: CatalogueColumn,
         ordered: OrderedColumn,
     ) -> str | None:
         return kind_of_cursor(ordered, grows_as_text=native.type == "varchar")
@@ -233,10 +233,10 @@ class SnowflakeDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
-        ((clock,),) = self.rows(f"SELECT {MARK} TO_VARCHAR(SYSDATE(), 'YYYY-MM-DD HH24:MI:SS.FF6')")
+    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
+        ((clock,),) = self.rows(f"SELECT {COMMENT} TO_VARCHAR(SYSDATE(), 'YYYY-MM-DD HH24:MI:SS.FF6')")
         lowest, highest, zone = self._offsets
-        return Moment(
+        return ClockReading(
             datetime.fromisoformat(clock),
             blind=_BLIND if zone else f"{_BLIND}; {_NO_ZONE}",
             lowest_offset=lowest,
@@ -285,7 +285,7 @@ def offsets_of(name: str | None) -> Offsets:
     return min(offsets), max(offsets), zone.key
 
 
-def _native(row: dict[str, Any]) -> Native:
+def _native(row: dict[str, Any]) -> CatalogueColumn:
     declared = str(row["type"])
     match = _DECLARED.fullmatch(declared)
     kind, first, second = (match[1].lower(), match[2], match[3]) if match else (declared.lower(), None, None)
@@ -294,7 +294,7 @@ def _native(row: dict[str, Any]) -> Native:
         precision, scale = int(first or 38), int(second or 0)
     elif kind.startswith(("timestamp", "time")):
         scale = int(first) if first is not None else 9
-    return Native(str(row["name"]), kind, declared, row["null?"] != "N", precision, scale)
+    return CatalogueColumn(str(row["name"]), kind, declared, row["null?"] != "N", precision, scale)
 
 
 def _note_unordered(described: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.sources.types import FINISH, Native, Rule, Rules
+from tidegauge.sources.types import FINISH, CatalogueColumn, TypeRule, TypeRules
 
 _YEARS = "(YEAR({c}) NOT BETWEEN 1 AND 9999)"
 _NANOS = "(YEAR({c}) NOT BETWEEN 1 AND 9999 OR DATE_PART(NANOSECOND, {c}) % 1000 <> 0)"
@@ -13,14 +13,14 @@ _INSTANT = "the instant; the offset it was written with is not kept: as `string`
 _STAMP = "YYYY-MM-DD HH24:MI:SS.FF9"
 
 
-def _is_fine(native: Native) -> bool:
+def _is_fine(native: CatalogueColumn) -> bool:
     """Whether a timestamp can be finer than microseconds."""
     return native.scale is None or native.scale > 6
 
 
-def _moment(name: str, arrives: str, remark: str, text: str, *, fine: bool) -> Rule:
+def _moment(name: str, arrives: str, remark: str, text: str, *, fine: bool) -> TypeRule:
     said = f"{remark}; " if remark else ""
-    return Rule(
+    return TypeRule(
         (name,),
         arrives,
         f"{said}{_BETWEEN if fine else _FINITE}",
@@ -38,19 +38,21 @@ def _moment(name: str, arrives: str, remark: str, text: str, *, fine: bool) -> R
 _NTZ = f"TO_VARCHAR({{c}}, '{_STAMP}')"
 _TZ = f"TO_VARCHAR({{c}}, '{_STAMP}TZH:TZM')"
 
-RULES = Rules(
+RULES = TypeRules(
     title="Snowflake",
     text="TO_VARCHAR({c})",
     decimal_guard="({c} <> ROUND({c}, {s}) OR ABS({c}) >= {top})",
     sha256="SHA2({salt} || {t}, 256)",
     remarks=("The session's zone is UTC. A timestamp without a stated precision has 9 digits.",),
     rules=(
-        Rule(("number", "decimal"), "decimal({p},{s})", "`INT`, `BIGINT` and their like are `NUMBER(38,0)`"),
-        Rule(("float",), "double", "NaN and infinities too"),
-        Rule(("varchar",), "string", "`TEXT`, `STRING`, `CHAR` too"),
-        Rule(("binary",), "binary", "", text="LOWER(HEX_ENCODE({c}))"),
-        Rule(("boolean",), "boolean", ""),
-        Rule(
+        TypeRule(
+            ("number", "decimal"), "decimal({p},{s})", "`INT`, `BIGINT` and their like are `NUMBER(38,0)`"
+        ),
+        TypeRule(("float",), "double", "NaN and infinities too"),
+        TypeRule(("varchar",), "string", "`TEXT`, `STRING`, `CHAR` too"),
+        TypeRule(("binary",), "binary", "", text="LOWER(HEX_ENCODE({c}))"),
+        TypeRule(("boolean",), "boolean", ""),
+        TypeRule(
             ("date",),
             "date",
             _FINITE,
@@ -66,14 +68,14 @@ RULES = Rules(
         _moment("timestamp_ltz", "timestamp", "", _TZ, fine=True),
         _moment("timestamp_tz", "timestamp", _INSTANT, _TZ, fine=False),
         _moment("timestamp_tz", "timestamp", _INSTANT, _TZ, fine=True),
-        Rule(
+        TypeRule(
             ("time",),
             "string",
             "with 9 digits after the second",
             select="TO_VARCHAR({c}, 'HH24:MI:SS.FF9')",
             text="TO_VARCHAR({c}, 'HH24:MI:SS.FF9')",
         ),
-        Rule(
+        TypeRule(
             ("variant", "object", "array"),
             "string",
             "as JSON",

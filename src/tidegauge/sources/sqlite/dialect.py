@@ -22,12 +22,19 @@ from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.trace import trace_sql
-from tidegauge.sources.dialect import MARK, Catalogue, Moment, UniqueKey, refuse_nul, suggest_names
+from tidegauge.sources.dialect import (
+    COMMENT,
+    ClockReading,
+    TableDescription,
+    UniqueKey,
+    refuse_nul,
+    suggest_names,
+)
 from tidegauge.sources.notation import Notation, read_patterns
 from tidegauge.sources.sql import relation
 from tidegauge.sources.sqlite import types as types_sqlite
 from tidegauge.sources.sqlite.engine import UNTYPED, literal, quote, table_name, translate_error, uri
-from tidegauge.sources.types import Native
+from tidegauge.sources.types import CatalogueColumn
 
 _WAIT = 30.0
 _SAMPLE = 1000
@@ -54,7 +61,7 @@ class SqliteDialect:
                 uri(database.path), uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
             )
             add_functions(self._connection)
-            self.rows(f"SELECT {MARK} COUNT(*) FROM sqlite_master")
+            self.rows(f"SELECT {COMMENT} COUNT(*) FROM sqlite_master")
         except SourceUnreachable:
             self._connection.close()
             raise
@@ -94,14 +101,14 @@ class SqliteDialect:
 
     def tables(self) -> tuple[TableName, ...]:
         found = self.rows(
-            f"SELECT {MARK} name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+            f"SELECT {COMMENT} name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
             " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
         )
         return tuple(TableName(None, name) for (name,) in found)
 
     def left_out(self) -> tuple[tuple[TableName, str], ...]:
         found = self.rows(
-            f"SELECT {MARK} name, type FROM pragma_table_list WHERE schema = 'main' AND type IN"
+            f"SELECT {COMMENT} name, type FROM pragma_table_list WHERE schema = 'main' AND type IN"
             " ('view', 'virtual')"
         )
         return tuple(
@@ -117,7 +124,7 @@ class SqliteDialect:
 
     def _list_where(self, condition: str) -> frozenset[TableName]:
         found = self.rows(
-            f"SELECT {MARK} DISTINCT l.name FROM pragma_table_list AS l, pragma_table_xinfo(l.name) AS c"
+            f"SELECT {COMMENT} DISTINCT l.name FROM pragma_table_list AS l, pragma_table_xinfo(l.name) AS c"
             f" WHERE l.schema = 'main' AND {condition}"
         )
         return frozenset(TableName(None, name) for (name,) in found)
@@ -131,10 +138,10 @@ class SqliteDialect:
     def identity(self) -> str:
         return f"sqlite:{self._path}"
 
-    def catalogue(self, table: TableName) -> Catalogue:
+    def catalogue(self, table: TableName) -> TableDescription:
         name = literal(Value(ValueKind.TEXT, refuse_nul(table.table)))
         described = self.rows(
-            f'SELECT {MARK} name, type, "notnull", pk FROM pragma_table_xinfo({name}) WHERE hidden <> 1'
+            f'SELECT {COMMENT} name, type, "notnull", pk FROM pragma_table_xinfo({name}) WHERE hidden <> 1'
         )
         if not described:
             known = tuple(str(other) for other in self.tables())
@@ -150,7 +157,7 @@ class SqliteDialect:
             indexed.add(parts[0])
             if unique and None not in parts and not nullable & set(parts):
                 uniques.append(UniqueKey(tuple(parts), primary=False))
-        return Catalogue(
+        return TableDescription(
             columns, tuple(uniques), frozenset(indexed), f"{self.identity()}#{table.table}", primary
         )
 
@@ -161,16 +168,16 @@ class SqliteDialect:
         `table` is an SQL literal. Of the columns, None stands for an expression.
         """
         for index, unique, partial in self.rows(
-            f'SELECT {MARK} name, "unique", partial FROM pragma_index_list({table})'
+            f'SELECT {COMMENT} name, "unique", partial FROM pragma_index_list({table})'
         ):
             name = literal(Value(ValueKind.TEXT, index))
-            parts = [row[0] for row in self.rows(f"SELECT {MARK} name FROM pragma_index_info({name})")]
+            parts = [row[0] for row in self.rows(f"SELECT {COMMENT} name FROM pragma_index_info({name})")]
             if not partial and parts and parts[0] is not None:
                 yield parts, bool(unique)
 
-    def expression(self, table: TableName, sql: str) -> Native:
+    def expression(self, table: TableName, sql: str) -> CatalogueColumn:
         try:
-            self._connection.execute(f"SELECT {MARK} {sql} FROM {self.name(table)} WHERE 1 = 0").fetchall()
+            self._connection.execute(f"SELECT {COMMENT} {sql} FROM {self.name(table)} WHERE 1 = 0").fetchall()
         except (sqlite3.Error, sqlite3.Warning) as error:
             shown = sql.strip("()\n ")
             if "no such column" in str(error):
@@ -182,16 +189,16 @@ class SqliteDialect:
                 f"{table}: the cursor {shown} is not an expression that SQLite understands: {error}",
                 hint="a cursor is a column, or an expression of the database's own SQL",
             ) from error
-        return Native(sql, "numeric", "expression")
+        return CatalogueColumn(sql, "numeric", "expression")
 
-    def ordered(self, table: TableName, native: Native, sql: str) -> OrderedColumn | None:
+    def ordered(self, table: TableName, native: CatalogueColumn, sql: str) -> OrderedColumn | None:
         kind = _BY_DECLARATION.get(native.type)
         if native.type in ("real", "floa", "doub"):
             return None
         if kind is None:
             # The declared type does not tell the kind, but the values do. In an empty table any kind will do.
             found = self.rows(
-                f"SELECT {MARK} DISTINCT typeof(o) FROM (SELECT {sql} AS o FROM {self.name(table)}"
+                f"SELECT {COMMENT} DISTINCT typeof(o) FROM (SELECT {sql} AS o FROM {self.name(table)}"
                 f" WHERE {sql} IS NOT NULL LIMIT {_SAMPLE})"
             )
             kinds = {storage for (storage,) in found}
@@ -200,11 +207,11 @@ class SqliteDialect:
             kind = _KINDS[kinds.pop()] if kinds else ValueKind.TEXT
         return OrderedColumn(native.name, sql, _TEXT[kind], kind, native.nullable)
 
-    def cursor_kind(self, table: TableName, native: Native, ordered: OrderedColumn) -> str | None:
+    def cursor_kind(self, table: TableName, native: CatalogueColumn, ordered: OrderedColumn) -> str | None:
         if ordered.kind is not ValueKind.TEXT:
             return "value" if ordered.kind is ValueKind.INT else None
         patterns = self.rows(
-            f"SELECT {MARK} {_pattern_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
+            f"SELECT {COMMENT} {_pattern_of('o')} FROM (SELECT {ordered.order} AS o FROM {self.name(table)}"
             f" WHERE {ordered.order} IS NOT NULL LIMIT {_SAMPLE})"
         )
         dated = any(word in native.full.lower() for word in ("date", "time"))
@@ -219,7 +226,7 @@ class SqliteDialect:
         asked.append(_pattern_of(source_table.cursor.order) if moments else "''")
         table = relation(source_table, self.name)
         found = self.rows(
-            f"SELECT {MARK} DISTINCT {', '.join(asked)} FROM {table} WHERE {where} LIMIT {_SAMPLE}"
+            f"SELECT {COMMENT} DISTINCT {', '.join(asked)} FROM {table} WHERE {where} LIMIT {_SAMPLE}"
         )
         for index, part in enumerate(parts):
             storages = sorted({row[index] for row in found} - {"null"})
@@ -244,17 +251,17 @@ class SqliteDialect:
             )
         return notation
 
-    def moment(self, *, fresh: bool) -> Moment:  # noqa: ARG002 - it is always fresh
-        ((text,),) = self.rows(f"SELECT {MARK} strftime('%Y-%m-%d %H:%M:%f', 'now')")
-        return Moment(datetime.fromisoformat(text))
+    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
+        ((text,),) = self.rows(f"SELECT {COMMENT} strftime('%Y-%m-%d %H:%M:%f', 'now')")
+        return ClockReading(datetime.fromisoformat(text))
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _native(row: tuple[Any, ...], primary: tuple[str, ...]) -> Native:
+def _native(row: tuple[Any, ...], primary: tuple[str, ...]) -> CatalogueColumn:
     column, declared, required, _ = row
-    return Native(
+    return CatalogueColumn(
         name=column,
         type=_affinity(declared),
         full=declared or UNTYPED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.model.canonical import SQL_SHA256
-from tidegauge.sources.types import Rule, Rules
+from tidegauge.sources.types import TypeRule, TypeRules
 
 # SQLite shows 15 digits of a float; where they do not give the same float back, 17 do.
 _TEXT = (
@@ -11,7 +11,7 @@ _TEXT = (
     " ELSE CAST({c} AS TEXT) END"
 )
 
-RULES = Rules(
+RULES = TypeRules(
     title="SQLite",
     text=f"CASE WHEN typeof({{c}}) = 'blob' THEN LOWER(HEX({{c}})) ELSE {_TEXT} END",
     decimal_guard="",
@@ -24,11 +24,11 @@ RULES = Rules(
         " as SQLite itself does.",
     ),
     rules=(
-        Rule(("int", "bool"), "bigint", "integers", guard="(typeof({c}) NOT IN ('integer', 'null'))"),
-        Rule(("char", "clob", "text"), "string", "text", guard="(typeof({c}) NOT IN ('text', 'null'))"),
-        Rule(("blob",), "binary", "bytes", guard="(typeof({c}) NOT IN ('blob', 'null'))"),
-        Rule(("real", "floa", "doub"), "double", "floats", guard="(typeof({c}) NOT IN ('real', 'null'))"),
-        Rule(
+        TypeRule(("int", "bool"), "bigint", "integers", guard="(typeof({c}) NOT IN ('integer', 'null'))"),
+        TypeRule(("char", "clob", "text"), "string", "text", guard="(typeof({c}) NOT IN ('text', 'null'))"),
+        TypeRule(("blob",), "binary", "bytes", guard="(typeof({c}) NOT IN ('blob', 'null'))"),
+        TypeRule(("real", "floa", "doub"), "double", "floats", guard="(typeof({c}) NOT IN ('real', 'null'))"),
+        TypeRule(
             ("numeric",),
             "string",
             "anything else that is declared, such as `DATETIME`, `DATE`, `DECIMAL`, `NUMERIC`: the value's"
@@ -36,6 +36,6 @@ RULES = Rules(
             select=_TEXT,
             guard="(typeof({c}) = 'blob')",
         ),
-        Rule(("",), "", "it may be anything; `string` gives each value's text"),
+        TypeRule(("",), "", "it may be anything; `string` gives each value's text"),
     ),
 )

@@ -11,7 +11,7 @@ from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.file_lock import FileLock
-from tidegauge.outputs.warehouse.warehouse import Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import ValueRejected, WriteConflict
 from tidegauge.storage.duckdb_files import DuckDBFile
 
 if TYPE_CHECKING:
@@ -167,9 +167,9 @@ class DuckDBSession:
             self._connection.execute(sql, list(values) if values else None)
         except duckdb.TransactionException as error:
             message = first_line(error)
-            raise (Refused if "constraint" in message else Overtaken)(message) from error
+            raise (ValueRejected if "constraint" in message else WriteConflict)(message) from error
         except (duckdb.IntegrityError, duckdb.DataError) as error:
-            raise Refused(first_line(error)) from error
+            raise ValueRejected(first_line(error)) from error
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.InternalException) as error:
             raise OutputUnreachable(
                 f"{self._path}: {first_line(error)}",

@@ -14,7 +14,7 @@ from tidegauge.model.secret import mask
 from tidegauge.outputs.warehouse.mysql import load_data
 from tidegauge.outputs.warehouse.mysql.session import DISABLED, MARK, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.tasks import Parts
-from tidegauge.outputs.warehouse.warehouse import Refused
+from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ _OVERHEAD = 1 << 12
 
 
 @dataclass(frozen=True)
-class Rows:
+class LoadStatements:
     """How rows get into one staging table."""
 
     table: str
@@ -60,7 +60,7 @@ class LoadSink:
     """`tasks.Sink`."""
 
     login: MysqlLogin
-    rows: Rows
+    rows: LoadStatements
     marks: str
     """The quoted name of the table of marks."""
 
@@ -71,7 +71,7 @@ class LoadSink:
                 session.run(
                     f"INSERT INTO {self.marks} (`task`, `rows`) VALUES ({MARK}, {MARK})", (task, rows)
                 )
-            except Refused:
+            except ValueRejected:
                 session.rollback()
                 ((theirs,),) = session.rows(f"SELECT `rows` FROM {self.marks} WHERE `task` = {MARK}", (task,))
                 return int(theirs)
@@ -84,12 +84,12 @@ def takes_local(session: MysqlSession) -> bool:
     return bool(int(allowed))
 
 
-def bring_in(session: MysqlSession, rows: Rows, parts: Parts) -> int:
+def bring_in(session: MysqlSession, rows: LoadStatements, parts: Parts) -> int:
     """Load rows; returns how many the server counted. Does not commit."""
     return _load(session, rows, parts) if rows.local else _insert(session, rows, parts)
 
 
-def _load(session: MysqlSession, rows: Rows, parts: Parts) -> int:
+def _load(session: MysqlSession, rows: LoadStatements, parts: Parts) -> int:
     sent = 0
 
     def stream() -> Iterator[memoryview]:
@@ -111,7 +111,9 @@ def _load(session: MysqlSession, rows: Rows, parts: Parts) -> int:
     if warnings:
         # With LOCAL a value that does not fit is only a warning, and another value is stored in its place.
         shown = session.rows("SHOW WARNINGS LIMIT 1")
-        raise Refused(f"{session.login.name}: {mask(str(shown[0][2])) if shown else 'a value does not fit'}")
+        raise ValueRejected(
+            f"{session.login.name}: {mask(str(shown[0][2])) if shown else 'a value does not fit'}"
+        )
     if count != sent:
         raise OutputError(
             f"{session.login.name}: {sent} rows were sent and the server took {count}",
@@ -120,7 +122,7 @@ def _load(session: MysqlSession, rows: Rows, parts: Parts) -> int:
     return count
 
 
-def _insert(session: MysqlSession, rows: Rows, parts: Parts) -> int:
+def _insert(session: MysqlSession, rows: LoadStatements, parts: Parts) -> int:
     ((packet,),) = session.rows("SELECT @@max_allowed_packet")
     limit = min(_INSERT_BYTES, int(packet) - _OVERHEAD)
     count = 0
@@ -132,7 +134,7 @@ def _insert(session: MysqlSession, rows: Rows, parts: Parts) -> int:
     return count
 
 
-def _statements(rows: Rows, parts: Parts, limit: int) -> Iterator[bytes]:
+def _statements(rows: LoadStatements, parts: Parts, limit: int) -> Iterator[bytes]:
     head = rows.insert.encode()
     block: list[bytes] = []
     size = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.outputs.warehouse.warehouse import Refused
+from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +92,7 @@ def _text(column: pa.Array, name: str, batch: pa.RecordBatch, key: Sequence[str]
         odd = pc.index(pc.fill_null(pc.is_finite(column), True), False).as_py()
         if odd >= 0:
             which = ", ".join(f"{part} = {batch.column(part)[odd].as_py()}" for part in key)
-            raise Refused(
+            raise ValueRejected(
                 f"column {name} of the row with {which or 'no key'} is {column[odd].as_py()}, which MySQL's"
                 " numbers never are",
                 hint="mend the row at the source, or read the column as `string` with `types:`",

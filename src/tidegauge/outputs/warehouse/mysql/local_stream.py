@@ -20,7 +20,7 @@ from tidegauge.model.mysql_connection import MysqlConnection
 _PACKET = 1 << 20
 
 
-class Unasked(err.OperationalError):
+class UnexpectedFileRequest(err.OperationalError):
     """The server asked for something other than the stream."""
 
 
@@ -44,7 +44,7 @@ class StreamConnection(MysqlConnection):
         word, stream = self._stream or ("", iter(()))
         self._stream = None
         if not word or asked != word.encode():
-            raise Unasked(
+            raise UnexpectedFileRequest(
                 CR.CR_MALFORMED_PACKET, f"the server asks for a file, {asked[:80]!r}, and gets none"
             )
         return stream

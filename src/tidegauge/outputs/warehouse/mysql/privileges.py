@@ -12,19 +12,19 @@ from tidegauge.model.mysql_grants import (
     name_login,
     read_grants,
 )
-from tidegauge.model.privileges import ALTER, Asked, Lack, listed
+from tidegauge.model.privileges import ALTER, MissingPrivilege, QueryRunner, listed
 from tidegauge.outputs.warehouse.privileges import SchemaNeeds
 
 _PASSES_READ_ONLY = {ALL, "SUPER", "READ_ONLY ADMIN", "READ ONLY ADMIN"}
 
 
-def find_lacks(asked: Asked, needs: SchemaNeeds, schema: str) -> Iterator[Lack]:
+def find_lacks(asked: QueryRunner, needs: SchemaNeeds, schema: str) -> Iterator[MissingPrivilege]:
     ((user, read_only),) = asked.rows("SELECT CURRENT_USER(), @@global.read_only")
     login = name_login(str(user))
     grants = read_grants(*ask_grants(asked))
     everywhere = frozenset().union(*(one.verbs for one in grants if one.schema == "*"))
     if read_only and _PASSES_READ_ONLY.isdisjoint(everywhere):
-        yield Lack(
+        yield MissingPrivilege(
             "the server takes no writes from this login: read_only is on",
             "connect to the primary, or SET GLOBAL read_only = OFF on this server",
         )
@@ -40,19 +40,19 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, schema: str) -> Iterator[Lack]:
     quoted = f"`{schema.replace('`', '``')}`"
     pattern = quoted.replace("_", "\\_").replace("%", "\\%")
     if missing:
-        yield Lack(
+        yield MissingPrivilege(
             f"{user} may not {listed(missing)} in {schema}",
             f"GRANT {listed(missing)} ON {pattern}.* TO {login}",
         )
     for table, verbs in lacking.items():
         if verbs - missing:
             named = f"{quoted}.`{table.replace('`', '``')}`"
-            yield Lack(
+            yield MissingPrivilege(
                 f"{user} may not {listed(verbs - missing)} {schema}.{table}",
                 f"GRANT {listed(verbs - missing)} ON {named} TO {login}",
             )
     if find_missing({ALTER}, anywhere):
-        yield Lack(
+        yield MissingPrivilege(
             f"{user} may not {ALTER} tables in {schema}: a column that is added at the source could not be"
             " added there",
             f"GRANT {ALTER} ON {pattern}.* TO {login}",
@@ -60,6 +60,6 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, schema: str) -> Iterator[Lack]:
         )
 
 
-def _list_visible(asked: Asked, schema: str) -> frozenset[str]:
+def _list_visible(asked: QueryRunner, schema: str) -> frozenset[str]:
     found = asked.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = \0", (schema,))
     return frozenset(str(name) for (name,) in found)

@@ -17,8 +17,14 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.tls import tls_context
 from tidegauge.model.trace import trace_sql
-from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, Unasked
-from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.mysql.local_stream import StreamConnection, UnexpectedFileRequest
+from tidegauge.outputs.warehouse.warehouse import (
+    LOCK_SECONDS,
+    LockTimeout,
+    PermissionDenied,
+    ValueRejected,
+    WriteConflict,
+)
 
 MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
@@ -147,7 +153,7 @@ class MysqlSession:
     def translate(self, error: Exception) -> TidegaugeError:
         """The driver's error as one of ours; after a lock timeout it names sessions open as long."""
         ours = translate_error(error, self.login)
-        if isinstance(ours, Locked):
+        if isinstance(ours, LockTimeout):
             ours.message += self._holders()
             ours.args = (ours.message,)
         return ours
@@ -183,7 +189,7 @@ class MysqlSession:
 def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else None
     said = mask(str(error.args[-1])) if error.args else type(error).__name__
-    if isinstance(error, Unasked):
+    if isinstance(error, UnexpectedFileRequest):
         return OutputError(
             f"{login.name}: {login.address} misbehaves: {said}",
             hint="find out who answers at this address; no file was read",
@@ -195,11 +201,11 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
             retryable=False,
         )
     if code == ER.LOCK_WAIT_TIMEOUT:
-        return Locked(f"{login.name}: {said}")
+        return LockTimeout(f"{login.name}: {said}")
     if code in _CONFLICT:
-        return Overtaken(f"{login.name}: {said}")
+        return WriteConflict(f"{login.name}: {said}")
     if code in _VALUE:
-        return Refused(f"{login.name}: {said}")
+        return ValueRejected(f"{login.name}: {said}")
     if code in CONNECTION_LOST or isinstance(error, pymysql.err.InterfaceError | OSError):
         return OutputUnreachable(
             f"{login.name}: {login.address} cannot be reached: {said}",
@@ -211,7 +217,7 @@ def translate_error(error: Exception, login: MysqlLogin) -> TidegaugeError:
             hint="choose a `key:` of shorter columns: text takes four bytes for each character of its length",
         )
     if code in _DENIED:
-        return Denied(
+        return PermissionDenied(
             f"{login.name}: {said}",
             hint="the login needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER and DROP on the database",
             detail=str(code),

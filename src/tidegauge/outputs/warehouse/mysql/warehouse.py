@@ -20,10 +20,16 @@ from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.mysql.kept_types import TIME, fit_through, fit_wide
-from tidegauge.outputs.warehouse.mysql.load import LoadSink, Rows, bring_in, choose_hexed, takes_local
+from tidegauge.outputs.warehouse.mysql.load import (
+    LoadSink,
+    LoadStatements,
+    bring_in,
+    choose_hexed,
+    takes_local,
+)
 from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.warehouse import (
-    Locked,
+    LockTimeout,
     StagingTable,
     Warehouse,
     WarehouseColumn,
@@ -258,7 +264,7 @@ class MySQL(Warehouse):
         wait = max(1, round(self.patience))
         ((taken,),) = session.rows(f"SELECT GET_LOCK({MARK}, {wait})", (name,))
         if taken != 1:
-            raise Locked("another session makes the table anew")
+            raise LockTimeout("another session makes the table anew")
         cast(MysqlSession, session).holds = True
         return True
 
@@ -285,7 +291,7 @@ class MySQL(Warehouse):
             for field in stage.fields
         ]
         session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, "int")]))
-        rows = Rows(
+        rows = LoadStatements(
             self.table(stage.table),
             self.name(stage.ordinal),
             tuple(self.name(field.name) for field in stage.fields),

@@ -11,7 +11,7 @@ import psycopg
 from tidegauge.outputs.warehouse.postgresql import copy_binary
 from tidegauge.outputs.warehouse.postgresql.session import MARK, PostgresqlLogin, PostgresqlSession
 from tidegauge.outputs.warehouse.tasks import Parts
-from tidegauge.outputs.warehouse.warehouse import Refused
+from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,7 @@ def _refuse_nul(batch: pa.RecordBatch, key: tuple[str, ...]) -> None:
             continue  # The character is in the bytes under a NULL.
         which = ", ".join(f"{part} = {batch.column(part)[row].as_py()}" for part in key)
         value = column[row].as_py()
-        raise Refused(
+        raise ValueRejected(
             f"column {name} of the row with {which or 'no key'} holds a NUL character, which"
             f" PostgreSQL's text never does: {value[:_SHOWN]!r}",
             hint="mend the row at the source, or read the column as `binary` there",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegauge.model.privileges import CREATE, DELETE, Asked, Lack, listed
+from tidegauge.model.privileges import CREATE, DELETE, MissingPrivilege, QueryRunner, listed
 from tidegauge.outputs.warehouse.privileges import SchemaNeeds, TableNeed
 
 
 @dataclass(frozen=True)
-class Words:
+class PrivilegeSql:
     """How the SQL for PostgreSQL and for Redshift differs."""
 
     mark: str = "\0"
@@ -19,16 +19,18 @@ class Words:
     """Whether a session can be read-only, and columns have privileges of their own."""
 
 
-POSTGRESQL = Words()
-REDSHIFT = Words("?", "pg_get_userbyid(c.relowner) = current_user", newer=False)
+POSTGRESQL = PrivilegeSql()
+REDSHIFT = PrivilegeSql("?", "pg_get_userbyid(c.relowner) = current_user", newer=False)
 
 
-def find_lacks(asked: Asked, needs: SchemaNeeds, words: Words = POSTGRESQL) -> Iterator[Lack]:
+def find_lacks(
+    asked: QueryRunner, needs: SchemaNeeds, words: PrivilegeSql = POSTGRESQL
+) -> Iterator[MissingPrivilege]:
     """What the login lacks. Missing tables need no privileges: whoever makes a table owns it."""
     ((user,),) = asked.rows("SELECT current_user::text")
     login = _quote(user)
     if words.newer and asked.rows("SELECT current_setting('transaction_read_only')") == [("on",)]:
-        yield Lack(
+        yield MissingPrivilege(
             "the server takes no writes from this login: it is a standby, or the login is set to read only",
             f"connect to the primary, or ALTER ROLE {login} SET default_transaction_read_only = off",
         )
@@ -39,7 +41,9 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, words: Words = POSTGRESQL) -> I
         (schema,),
     )
     if not found:
-        yield Lack(f"there is no schema {schema}", f"CREATE SCHEMA {_quote(schema)} AUTHORIZATION {login}")
+        yield MissingPrivilege(
+            f"there is no schema {schema}", f"CREATE SCHEMA {_quote(schema)} AUTHORIZATION {login}"
+        )
         return
     ((usage, create),) = found
     missing = [] if usage else ["USAGE"]
@@ -47,7 +51,7 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, words: Words = POSTGRESQL) -> I
         missing.append(CREATE)
     if missing:
         verb = "make tables in" if usage else "use"
-        yield Lack(
+        yield MissingPrivilege(
             f"{user} may not {verb} the schema {schema}",
             f"GRANT {', '.join(missing)} ON SCHEMA {_quote(schema)} TO {login}",
         )
@@ -55,7 +59,9 @@ def find_lacks(asked: Asked, needs: SchemaNeeds, words: Words = POSTGRESQL) -> I
         yield from _find_table_lacks(asked, need, user, schema, words)
 
 
-def _find_table_lacks(asked: Asked, need: TableNeed, user: str, schema: str, words: Words) -> Iterator[Lack]:
+def _find_table_lacks(
+    asked: QueryRunner, need: TableNeed, user: str, schema: str, words: PrivilegeSql
+) -> Iterator[MissingPrivilege]:
     name = need.table.table
     found = asked.rows(
         f"SELECT c.oid::bigint, {words.owns} FROM pg_class c"
@@ -69,12 +75,12 @@ def _find_table_lacks(asked: Asked, need: TableNeed, user: str, schema: str, wor
     missing = [verb for verb in need.verbs if not _is_allowed(asked, int(oid), verb, words)]
     quoted = f"{_quote(schema)}.{_quote(name)}"
     if missing:
-        yield Lack(
+        yield MissingPrivilege(
             f"{user} may not {listed(missing)} {schema}.{name}",
             f"GRANT {listed(missing)} ON {quoted} TO {_quote(user)}",
         )
     if not owned:
-        yield Lack(
+        yield MissingPrivilege(
             f"{user} does not own {schema}.{name}: a column that is added at the source could not be added"
             " there",
             f"ALTER TABLE {quoted} OWNER TO {_quote(user)}",
@@ -82,7 +88,7 @@ def _find_table_lacks(asked: Asked, need: TableNeed, user: str, schema: str, wor
         )
 
 
-def _is_allowed(asked: Asked, oid: int, verb: str, words: Words) -> bool:
+def _is_allowed(asked: QueryRunner, oid: int, verb: str, words: PrivilegeSql) -> bool:
     ((allowed,),) = asked.rows(f"SELECT has_table_privilege({oid}::oid, '{verb}')")
     if allowed or not words.newer or verb == DELETE:
         return bool(allowed)

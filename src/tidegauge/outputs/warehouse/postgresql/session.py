@@ -13,7 +13,13 @@ from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.trace import trace_sql
-from tidegauge.outputs.warehouse.warehouse import LOCK_SECONDS, Denied, Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import (
+    LOCK_SECONDS,
+    LockTimeout,
+    PermissionDenied,
+    ValueRejected,
+    WriteConflict,
+)
 
 MARK = "\0"
 """Stands for a value in a statement; no identifier holds it."""
@@ -132,7 +138,7 @@ class PostgresqlSession:
     def translate(self, error: Exception, sql: str = "") -> TidegaugeError:
         """The driver's error as one of ours; after a lock timeout it names the sessions with the lock."""
         ours = translate_error(error, self.login)
-        if isinstance(ours, Locked) and sql:
+        if isinstance(ours, LockTimeout) and sql:
             ours.message += self._holders(sql)
             ours.args = (ours.message,)
         return ours
@@ -171,11 +177,11 @@ def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
             retryable=False,
         )
     if state == _WAITED:
-        return Locked(f"{login.name}: {said}")
+        return LockTimeout(f"{login.name}: {said}")
     if state in _CONFLICT or constraint in _CREATE_CONFLICTS:
-        return Overtaken(f"{login.name}: {said}")
+        return WriteConflict(f"{login.name}: {said}")
     if state.startswith(_VALUE):
-        return Refused(f"{login.name}: {said}")
+        return ValueRejected(f"{login.name}: {said}")
     if state.startswith(_LOST) or (
         not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | OSError)
     ):
@@ -184,7 +190,7 @@ def translate_error(error: Exception, login: PostgresqlLogin) -> TidegaugeError:
             hint="check that the server runs, and host and port in `connections:`",
         )
     if state == "42501":
-        return Denied(
+        return PermissionDenied(
             f"{login.name}: {said}",
             hint="the login needs USAGE and CREATE on the schema, and to own the tables it changes",
         )

@@ -21,7 +21,7 @@ from tidegauge.model.secret import Secret, mask
 from tidegauge.outputs.lake.manifest import COPIES, DATA
 from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.redshift.session import RedshiftSession
-from tidegauge.outputs.warehouse.warehouse import Refused, StagingTable, WarehouseColumn
+from tidegauge.outputs.warehouse.warehouse import StagingTable, ValueRejected, WarehouseColumn
 from tidegauge.storage.parquet_footer import read_footer
 from tidegauge.storage.store import open_store
 
@@ -192,13 +192,13 @@ class _Copies:
         finally:
             self._session.rollback()
         if not found:
-            return Refused(words)
+            return ValueRejected(words)
         column, value, line, file, reason = found[0]
         place = column.removeprefix("c")
         if place.isdigit() and int(place) < len(self._schema.names):
             column = self._schema.names[int(place)]
         shown = value if len(value) <= 60 else value[:60] + "…"
-        return Refused(
+        return ValueRejected(
             mask(
                 f"column {column} of row {line} in {file} holds {shown!r}, which Redshift did not take:"
                 f" {reason}"

@@ -12,7 +12,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Database
 from tidegauge.model.trace import trace_sql
 from tidegauge.outputs.warehouse.staging import PREFIX
-from tidegauge.outputs.warehouse.warehouse import Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import LockTimeout, ValueRejected, WriteConflict
 
 _CONNECT_SECONDS = 30
 _LOAD_FACTOR = 20
@@ -175,13 +175,13 @@ class RedshiftSession:
             )
         code = str(facts.get("C", ""))
         if code in ("40001", "40P01") or _CONFLICT.search(words):
-            return Overtaken(f"another session was faster: {words}")
+            return WriteConflict(f"another session was faster: {words}")
         if code in ("57014", "55P03"):
-            return Locked(f"another session holds it: {words}")
+            return LockTimeout(f"another session holds it: {words}")
         if code[:2] in ("08", "53", "57", "28"):
             return OutputUnreachable(f"{self._place} went away: {words}", hint="run again once it answers")
         if code[:2] in ("22", "23") or _VALUE.search(words):
-            return Refused(words)
+            return ValueRejected(words)
         return OutputError(f"{self._place} refused a statement: {words}", hint="its own words say why")
 
 

@@ -12,7 +12,7 @@ from tidegauge.errors import OutputError, OutputUnreachable, TidegaugeError
 from tidegauge.model.snowflake_login import import_connector, snowflake_login, snowflake_words
 from tidegauge.model.spec import Database
 from tidegauge.model.trace import trace_sql
-from tidegauge.outputs.warehouse.warehouse import Denied, Locked, Overtaken, Refused
+from tidegauge.outputs.warehouse.warehouse import LockTimeout, PermissionDenied, ValueRejected, WriteConflict
 
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _COMMITS = ("CREATE ", "ALTER ", "DROP ")
@@ -97,13 +97,15 @@ class SnowflakeSession:
         errors = import_connector().errors
         words, state = snowflake_words(error), str(getattr(error, "sqlstate", "") or "")
         if state == "40001" or _CONFLICT.search(words):
-            return Overtaken(f"another session was faster: {words}")
+            return WriteConflict(f"another session was faster: {words}")
         if state == "57014":
-            return Locked(f"another session holds it: {words}")
+            return LockTimeout(f"another session holds it: {words}")
         if state[:2] in ("22", "23"):
-            return Refused(words)
+            return ValueRejected(words)
         if state == "42501":
-            return Denied(f"{self._place} refused a statement: {words}", hint="its own words say why")
+            return PermissionDenied(
+                f"{self._place} refused a statement: {words}", hint="its own words say why"
+            )
         if isinstance(error, errors.OperationalError | errors.InterfaceError) or state[:2] == "08":
             return OutputUnreachable(
                 f"the connection to {self._place} was lost: {words}", hint="run again once it answers"

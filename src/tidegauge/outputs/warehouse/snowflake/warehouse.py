@@ -30,11 +30,11 @@ from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.snowflake.session import SnowflakeSession
 from tidegauge.outputs.warehouse.staging import PREFIX
 from tidegauge.outputs.warehouse.warehouse import (
-    Overtaken,
     StagingTable,
     Warehouse,
     WarehouseColumn,
     WarehouseSession,
+    WriteConflict,
 )
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Snowflake(Warehouse):
         session.run(f"INSERT INTO {name} ({names}) VALUES ('lock', -1, -1)")
         session.commit()
         if not session.run(take):
-            raise Overtaken("another session was faster")
+            raise WriteConflict("another session was faster")
 
     # Bulk
 

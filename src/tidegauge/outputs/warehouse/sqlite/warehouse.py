@@ -24,9 +24,9 @@ from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.fit import Fit, FitVerdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.outputs.warehouse.warehouse import (
-    Locked,
-    Refused,
+    LockTimeout,
     StagingTable,
+    ValueRejected,
     WarehouseColumn,
     WarehouseSession,
 )
@@ -232,9 +232,9 @@ class SQLiteSession:
     def _translate(self, error: sqlite3.Error) -> OutputError:
         code, text = read_plain_code(error), mask(str(error))
         if is_busy(error):
-            return Locked(f"another process writes to {self._path}")
+            return LockTimeout(f"another process writes to {self._path}")
         if code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH):
-            return Refused(text)
+            return ValueRejected(text)
         if code in (
             sqlite3.SQLITE_IOERR,
             sqlite3.SQLITE_FULL,
@@ -260,7 +260,7 @@ def _values(column: pa.Array, field: Field) -> list[Any]:
 
     if pa.types.is_floating(column.type):
         if pc.any(pc.is_nan(column)).as_py():
-            raise Refused(f"the column {field.name} has a NaN, which SQLite would keep as NULL")
+            raise ValueRejected(f"the column {field.name} has a NaN, which SQLite would keep as NULL")
     elif pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     elif pa.types.is_timestamp(column.type):

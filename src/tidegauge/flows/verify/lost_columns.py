@@ -1,0 +1,71 @@
+"""Columns of the source that a target does not have: not added yet, left out, or dropped there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidegauge.compare.frames import Difference
+from tidegauge.errors import OutputDisagrees
+from tidegauge.flows.verify.table_pair import TablePair
+from tidegauge.model.protocols.output import Output
+from tidegauge.model.spec import Drift, TableFlow
+from tidegauge.model.table import Layout
+
+
+def mark_lost_columns(pair: TablePair, found: Difference, *, known: str | None) -> Difference:
+    """Add to a comparison's result what is known of columns that the target lacks, so were not compared.
+
+    `known`: the fingerprint of the source's columns at the last batch. If it is still the same, the target
+    had all of them, so somebody has dropped some there.
+    """
+    if pair.layout is None:
+        return found
+    flow, described = pair.flow, pair.described
+    absent = tuple(one.name for one in described.columns if pair.table.named(one.name) not in pair.held)
+    if not absent:
+        return found
+    names = _name(absent)
+    if flow.options.drift is Drift.FREEZE or known != described.fingerprint:
+        return replace(found, notes=(*found.notes, f"the target does not have the {names}: not compared"))
+    note = (
+        f"the target has lost the {names}: `tidegauge backfill -t {flow.table} --column {absent[0]} --reason"
+        " …` brings back what is gone"
+    )
+    return replace(found, notes=(*found.notes, note), lost=absent)
+
+
+def refuse_lost_columns(flow: TableFlow, output: Output, layout: Layout) -> None:
+    """Raise OutputDisagrees if the target has lost a column that earlier batches wrote and new rows have.
+
+    Added again, the column would be NULL in the rows that are there, without a sign that values are lost.
+    Not for `drift: freeze`, which never adds a column.
+    """
+    table = output.capabilities.table
+    if table is None or flow.options.drift is Drift.FREEZE:
+        return
+    held = output.layout()
+    if held is None:
+        return
+    there = {table.named(field.name) for field in held}
+    absent = [field.name for field in layout.fields if table.named(field.name) not in there]
+    if not absent:
+        return
+    written = {table.named(name) for name in table.written()}
+    lost = tuple(name for name in absent if table.named(name) in written)
+    if lost:
+        # A target that only grows keeps the rows that it has: a backfill would add them once more.
+        command = (
+            f"sync -t {flow.table} --full-refresh"
+            if flow.appends
+            else f"backfill -t {flow.table} --column {lost[0]}"
+        )
+        raise OutputDisagrees(
+            f"{flow.name}: {output.place} has lost the {_name(lost)}, which earlier batches filled",
+            hint=f"`tidegauge {command} --reason …` brings the values back;"
+            f" to do without it say `columns: {{exclude: [{', '.join(lost)}]}}`",
+        )
+
+
+def _name(columns: Sequence[str]) -> str:
+    return f"column{'' if len(columns) == 1 else 's'} {', '.join(columns)}"
