@@ -16,7 +16,8 @@ from pathlib import Path
 
 from bench.result import Result
 from tidegauge.config.load import load_project
-from tidegauge.flows.selection.scheduled import ScheduledPart, find_scheduled, needs_of_project
+from tidegauge.flows.selection.scheduled import ScheduledPart, find_scheduled
+from tidegauge.flows.spark_jars import find_project_jars
 from tidegauge.ledger.open import open_ledger
 from tidegauge.operations.tick import TickResult, run_tick
 from tidegauge.run.environment import Environment
@@ -129,7 +130,7 @@ def _run(part: ScheduledPart) -> TickResult:
         part,
         datetime(2026, 1, 1),
         options=RunOptions(remarks=False),
-        environment=Environment(spark=WarmSpark(needs_of_project(part.project)).open),
+        environment=Environment(spark=WarmSpark(find_project_jars(part.project)).open),
         tell=lambda _: None,
         stop=threading.Event(),
         ended=lambda _: None,

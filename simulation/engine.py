@@ -18,7 +18,6 @@ from simulation.places import DAWN, FLOWS, INPUT, LEASE, NAME, PIPELINE, PROJECT
 from simulation.source import MemorySource, Table
 from simulation.world import Actor, World
 from tidegauge.errors import TidegaugeError
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database
@@ -28,7 +27,8 @@ from tidegauge.run.end_override import end_override
 from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
-from tidegauge.run.run import Runner
+from tidegauge.run.runner import Runner
+from tidegauge.sources.connections import SourceConnections
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class EngineProcess:
 
     def _go(self) -> None:
         try:
-            self._reports = self._runner.schedule([self._flow]).run()
+            self._reports = self._runner.make_jobs([self._flow]).run()
         except TidegaugeError as error:
             self._error = error
         except Exception:

@@ -52,7 +52,7 @@ def test_another_mode_is_refused_with_the_way_on(shop: Path) -> None:
     with sqlite3.connect(shop / "shop.db") as database:
         database.execute("UPDATE a SET at = '2026-02-01 00:00:00'")
     said = say(shop, "tables: [a], mode: append").err
-    assert "filled in mode merge, and cannot be gone on with in mode append" in said
+    assert "filled in mode merge, and cannot be continued in mode append" in said
     assert "--full-refresh" in said
 
 

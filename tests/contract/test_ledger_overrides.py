@@ -249,7 +249,7 @@ def test_an_override_of_what_has_moved_since_it_was_looked_at_is_refused(ledger:
 
     def reset() -> None:
         begun = ledger.begin_override(
-            "shop", "orders", "reset", {}, owner=ME, reason="anew", expected=seen.stand
+            "shop", "orders", "reset", {}, owner=ME, reason="anew", expected=seen.revision
         )
         ledger.end_override("shop", "orders", epoch=begun.epoch)
 

@@ -24,12 +24,13 @@ from tests.support.project import (
 from tests.support.servers import MariaDB, Postgres
 from tidegauge.config.load import load_project
 from tidegauge.flows.flow import Flow
-from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.selection.select import choose
 from tidegauge.flows.table.target_check import check_targets
 from tidegauge.ledger.open import open_ledger
 from tidegauge.outputs.warehouse.duckdb.session import DuckDBSession
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.run import planner
+from tidegauge.sources.connections import SourceConnections
 
 TABLES = ("a", "b", "c")
 
@@ -85,7 +86,7 @@ def after_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object
 
         def look(flows: Sequence[Flow]) -> None:
             check_targets(flows)
-            stood.append([flow.spec.name for flow in flows if flow.stands])
+            stood.append([flow.spec.name for flow in flows if flow.target_checked])
             hand()
 
         monkeypatch.setattr(planner, "look_at_targets", look)

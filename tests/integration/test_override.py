@@ -267,11 +267,11 @@ def test_an_import_that_is_wrong_is_refused(ran: Project, tmp_path: Path, change
 @pytest.mark.parametrize(
     ("flow", "words", "said"),
     [
-        ("orders", ("--timestamp", "yesterday"), "at is a timestamp, and 'yesterday' is none"),
-        ("orders", ("--timestamp", "2025-13-01"), "'2025-13-01' is none"),
+        ("orders", ("--timestamp", "yesterday"), "at is a timestamp, and 'yesterday' is not one"),
+        ("orders", ("--timestamp", "2025-13-01"), "'2025-13-01' is not one"),
         ("events", ("--timestamp", "2025-01-01"), "cursor id is a int, not a timestamp"),
-        ("events", ("--position", "ten"), "id is a int, and 'ten' is none"),
-        ("events", ("--position", "1.5"), "id is a int, and '1.5' is none"),
+        ("events", ("--position", "ten"), "id is a int, and 'ten' is not one"),
+        ("events", ("--position", "1.5"), "id is a int, and '1.5' is not one"),
         ("events", ("--position", '{"cursor": 1, "key": [1, 2]}'), "the key has 1 columns (id)"),
         ("events", ("--position", '{"cursor": 1, "keys": [1]}'), "is not a position"),
         ("events", ("--position", "[1]"), "is not a position"),

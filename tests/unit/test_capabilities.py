@@ -21,26 +21,26 @@ from tidegauge.outputs.warehouse.open import WAREHOUSES, open_warehouse
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 
 
-def test_a_lake_stages_rows_and_can_do_nothing_else(tmp_path: Path) -> None:
+def test_a_lake_is_no_table_of_a_database(tmp_path: Path) -> None:
     found = LakeOutput(Lake("lake", str(tmp_path)), "t").capabilities
-    assert (found.stages_rows, found.deletes_keys, found.table) == (True, False, None)
+    assert found.table is None
     assert found.inside is None
 
 
-def test_a_delta_table_computes_its_rows_in_the_commit(tmp_path: Path) -> None:
+def test_a_delta_table_of_a_flow_is_no_table_of_a_database(tmp_path: Path) -> None:
     flow = delta_flow_of(tmp_path / "t", Mode.MERGE, key=("id",))
     found = DeltaOutput(flow, locate=lambda: str(tmp_path / "t")).capabilities
-    assert (found.stages_rows, found.deletes_keys, found.table) == (False, False, None)
+    assert found.table is None
 
 
-def test_a_warehouse_deletes_keys_and_shows_its_table(tmp_path: Path) -> None:
+def test_a_warehouse_shows_its_table(tmp_path: Path) -> None:
     house = Database("dw", Engine.SQLITE, path=tmp_path / "dw.db")
     target = WarehouseTable(house, TableName(None, "t"))
     output = WarehouseOutput(
         TableFlow("p", "f", house, TableName(None, "t"), target, TableOptions(cursor="at"))
     )
     found = output.capabilities
-    assert (found.stages_rows, found.deletes_keys, found.table) == (True, True, output)
+    assert found.table is output
     assert found.inside is output
     assert found.table is not None
     assert not found.table.loose_keys

@@ -65,8 +65,8 @@ def test_ends_that_are_one_database_are_taken(tmp_path: Path, body: str) -> None
         ("from: pg, to: app, tables: t", ["`pg` is PostgreSQL db.internal:5432/shop", "`app` is SQLite"]),
         ("from: pg, to: twin, tables: t", ["PostgreSQL db.internal:5432/shop", "db.internal:5432/dw"]),
         ("from: pg, to: port, tables: t", ["db.internal:5432/shop", "db.internal:5433/shop"]),
-        ("from: app, to: lake, tables: t", ["`lake` is none"]),
-        ("from: app, to: tables, tables: t", ["`tables` is none"]),
+        ("from: app, to: lake, tables: t", ["`lake` is not one"]),
+        ("from: app, to: tables, tables: t", ["`tables` is not one"]),
         ("from: pg, via: lake, to: house, tables: public.t", ["`via`", "`lake`"]),
         ("from: pg, to: house, tables: public.t, read: jdbc", ["read `jdbc`", "nobody reads them"]),
         (

@@ -44,8 +44,8 @@ def preview_import(mode: Mode = Mode.MERGE, **versions: int | None) -> OverrideP
 def test_an_import_moves_every_input_that_is_followed() -> None:
     made = preview_import(shops=1, items=3, orders=5)
     assert made.positions == {"orders": VersionPosition(5), "items": VersionPosition(3)}
-    assert (made.stands, made.dangers) == (False, ())
-    assert preview_import(shops=1, items=5, orders=5).stands
+    assert (made.unchanged, made.dangers) == (False, ())
+    assert preview_import(shops=1, items=5, orders=5).unchanged
 
 
 def test_an_import_needs_every_input_that_is_followed() -> None:

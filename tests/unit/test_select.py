@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tidegauge.errors import ConfigError, Place, TableMissing
-from tidegauge.flows.selection.select import Selection, SourceConnections, choose, expand
+from tidegauge.flows.selection.select import Selection, choose, expand
 from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, Sql, TableRef
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
@@ -28,6 +28,7 @@ from tidegauge.model.spec import (
 )
 from tidegauge.model.view_flow import ViewFlow, ViewName
 from tidegauge.operations.status import spread
+from tidegauge.sources.connections import SourceConnections
 
 POSTGRES = Database("app", Engine.POSTGRESQL, database="shop", schema="sales")
 OPTIONS = TableOptions(cursor="at")

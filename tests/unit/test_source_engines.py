@@ -23,8 +23,8 @@ PLACES = (
     "flows/table/deletes.py",
     "compare/blocks/",
 )
-"""Beside an engine's own folder. `flows/table/deletes.py` asks how a target compares keys, `compare/blocks` has the
-SQL of each one's hashes."""
+"""Beside an engine's own folder. `flows/table/deletes.py` asks how a target compares keys,
+`compare/blocks` has the SQL of each one's hashes."""
 
 
 def test_every_kind_has_its_facts_and_its_keys() -> None:

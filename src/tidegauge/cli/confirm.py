@@ -22,7 +22,7 @@ ForceOption = Annotated[
 PreviewedOption = Annotated[
     str | None,
     typer.Option(
-        metavar="WORD", help="Only if still the same would happen as --dry-run --json named by this word."
+        metavar="WORD", help="Refuse if the preview has changed since --dry-run --json gave this `preview`."
     ),
 ]
 

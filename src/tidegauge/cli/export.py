@@ -30,12 +30,12 @@ def export() -> None:
 
 @app.command("workflow")
 def workflow(
-    target: Annotated[ExportTarget, typer.Option(help="Whose job it shall be.")],
+    target: Annotated[ExportTarget, typer.Option(help="The scheduler to export to.")],
     schedule: Annotated[
         str | None, typer.Option(metavar="CRON", help="When it starts: '30 5 * * *'. Else as the file says.")
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="What the schedule's hours are hours of.")
+        str | None, typer.Option(metavar="ZONE", help="The time zone of the schedule.")
     ] = None,
     email: Annotated[
         list[str] | None, typer.Option(metavar="ADDRESS", help="Who is told when it fails. May be repeated.")

@@ -65,7 +65,7 @@ def list_(
 def clean(
     reason: ReasonOption = None,
     older_than: Annotated[
-        str, typer.Option(help="Only what its attempt last touched, or what was committed, this long ago.")
+        str, typer.Option(help="Only files that were last touched or committed at least this long ago.")
     ] = "7d",
     earlier_epochs: Annotated[
         bool,

@@ -186,7 +186,7 @@ def _show_found(found: Sequence[RebuildPreview]) -> None:
     rows: list[list[object]] = []
     for one in found:
         for name, mark in one.marks.items():
-            has = to_text(one.has[name]) if name in one.has else None
+            has = to_text(one.ledger_positions[name]) if name in one.ledger_positions else None
             rows.append([one.flow, name, to_text(mark.position), one.epoch, one.seq, has, one.state])
         if not one.marks:
             rows.append([one.flow, None, None, None, None, None, one.state])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,15 +60,14 @@ def command(
     prefix = root_path.rstrip("/")
     if prefix and not prefix.startswith("/"):
         raise ConfigError(f"--root-path {root_path} has to begin with a slash", hint=f"write /{root_path}")
-    with _without_collections():
-        from tidegauge.cli.progress import Stop
-        from tidegauge.dashboard.access import Access
-        from tidegauge.dashboard.app import make_app
-        from tidegauge.dashboard.server import open_socket, serve
+    from tidegauge.cli.progress import Stop
+    from tidegauge.dashboard.access import Access
+    from tidegauge.dashboard.app import make_app
+    from tidegauge.dashboard.server import open_socket, serve
 
-        token, users = _read_tokens(token_file)
-        access = Access(host, token, trust_user_header, frozenset(allow_host or ()), users)
-        app = make_app(open_project(project), access, root_path=prefix, acts=allow_actions)
+    token, users = _read_tokens(token_file)
+    access = Access(host, token, trust_user_header, frozenset(allow_host or ()), users)
+    app = make_app(open_project(project), access, root_path=prefix, acts=allow_actions)
     listening = open_socket(host, port)
     stop = Stop(says="stopping")
     with stop:
@@ -83,18 +79,6 @@ def command(
         stop.asked.wait()
         end()
     raise typer.Exit(stop.exit_code)
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Turn the garbage collector off in this block, and let it ignore afterwards what the block has made:
-    imported modules are no garbage, and to search them takes a tenth of the start."""
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
 
 
 def check_extra() -> None:

@@ -26,7 +26,9 @@ from tidegauge.model.spec import Stage
 
 _FirstStageOption = Annotated[
     Stage | None,
-    typer.Option(help="Which stage of a table that has two. Not said: extract, and load goes on behind it."),
+    typer.Option(
+        help="Which stage of a table that has two. Default: extract; load then reads again what follows."
+    ),
 ]
 
 

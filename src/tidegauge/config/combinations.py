@@ -102,7 +102,7 @@ def _inside_the_database(options: TableOptions, ends: SyncEnds) -> Iterator[Conf
         yield Conflict(
             ("execute",),
             "execute `database` needs `from` and `to` to be one database, and"
-            f" {quoted(ends.to.name)} is none",
+            f" {quoted(ends.to.name)} is not one",
             "leave `execute` at `spark`",
         )
     elif not share_a_transaction(ends.source, ends.to):

@@ -156,7 +156,11 @@ def _check_name(check: Problems, name: str, trail: KeyPath) -> None:
 
 
 def _make_inputs(
-    check: Problems, written: Any, trail: KeyPath, around: ProjectContext, make: MakeInput | None = None
+    check: Problems,
+    written: Any,
+    trail: KeyPath,
+    around: ProjectContext,
+    make: MakeInput | None = None,
 ) -> tuple[DeltaInput, ...]:
     if not isinstance(written, dict):
         return ()
@@ -270,7 +274,10 @@ def _make_output(check: Problems, body: Any, trail: KeyPath, around: ProjectCont
 
 
 def _make_table_ref(
-    check: Problems, keys: InputKeys | OutputKeys | ViewInputKeys, trail: KeyPath, around: ProjectContext
+    check: Problems,
+    keys: InputKeys | OutputKeys | ViewInputKeys,
+    trail: KeyPath,
+    around: ProjectContext,
 ) -> TableRef:
     written = keys.path
     if written is None:

@@ -51,7 +51,11 @@ def make_syncs(
 
 
 def _make_sync(
-    check: Problems, body: Any, trail: KeyPath, connections: Connections, schedule: FlowSchedule | None
+    check: Problems,
+    body: Any,
+    trail: KeyPath,
+    connections: Connections,
+    schedule: FlowSchedule | None,
 ) -> Sync | None:
     if not isinstance(body, dict):
         check.add("each entry of `sync` must be a mapping", trail)

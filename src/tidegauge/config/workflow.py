@@ -45,7 +45,7 @@ class WorkflowKeys(Keys):
         DocumentedDefault("started by hand"),
     ] = Field(default=None, description="When it starts: minute, hour, day, month, day of the week.")
     timezone: Annotated[str, ValueParser(parse_timezone, "time zone, such as `Europe/Berlin`")] = Field(
-        default="UTC", description="What the schedule's hours are hours of."
+        default="UTC", description="The time zone of the schedule."
     )
     email: Annotated[
         tuple[str, ...], ValueParser(_parse_email, "mail address or list"), DocumentedDefault("nobody")

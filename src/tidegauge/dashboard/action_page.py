@@ -31,7 +31,7 @@ class ActionPage:
     """A sentence that says what the action would do."""
     refused: str
     """Why the action cannot be done now; empty if it can."""
-    stand: str
+    revision: str
     """Identifies where the flow stands, so that an action is refused if the flow has moved since."""
 
     @property
@@ -79,12 +79,12 @@ def make_action_page(snapshots: FleetSnapshots, request: ActionRequest) -> Actio
     except TidegaugeError as error:
         refused = f"{error.sentence}: {error.hint}"
     suspended = found.status.suspended
-    stand = name_stand(found.status.stand, suspended.at.isoformat() if suspended else "")
-    return ActionPage(found.at, request, found.seen, _tell(found, request.kind), refused, stand)
+    revision = name_revision(found.status.revision, suspended.at.isoformat() if suspended else "")
+    return ActionPage(found.at, request, found.seen, _tell(found, request.kind), refused, revision)
 
 
-def name_stand(stand: FlowRevision, suspended: str) -> str:
-    return f"{stand.fence}/{stand.plan_id or ''}/{stand.done}/{suspended}"
+def name_revision(revision: FlowRevision, suspended: str) -> str:
+    return f"{revision.fence}/{revision.plan_id or ''}/{revision.done}/{suspended}"
 
 
 def find_refusal(page: FlowPage, kind: ActionKind) -> str:

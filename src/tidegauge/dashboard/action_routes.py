@@ -98,7 +98,7 @@ class _ActionDesk:
             return "It needs a reason, which the history keeps. Nothing was done."
         if asked.kind.moves:
             return None if asked.seen else "Look first at what would happen. Nothing was done."
-        return _MOVED if asked.kind.changes and asked.seen != page.stand else None
+        return _MOVED if asked.kind.changes and asked.seen != page.revision else None
 
     def _page(self, request: Request, template: str, page: Any, **more: Any) -> Response:
         session = self._guard.find_session(request)

@@ -84,7 +84,7 @@ class _Choice:
 class DeltaTransform:
     """Implements `flows.flow.Flow` for a flow between Delta tables."""
 
-    stands: ClassVar[bool] = False
+    target_checked: ClassVar[bool] = False
 
     def __init__(self, spec: DeltaFlow, resources: FlowResources) -> None:
         self.spec = spec

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputUnsafe, TableMissing
-from tidegauge.flows.selection.select import needs_of
+from tidegauge.flows.spark_jars import find_jars
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.expectation import CheckCount
 from tidegauge.model.plan import Plan
@@ -34,7 +34,7 @@ _LASTING = (
 
 def make_locator(project: Project, flows: Sequence[GraphFlow], *, debug: bool = False) -> DeltaTableLocator:
     """Make the places for a command that is not a run. Spark is started only to look up a table's name."""
-    needs = {JarSet.JDBC} | needs_of(flows)
+    needs = {JarSet.JDBC} | find_jars(flows)
     return DeltaTableLocator(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
 
 

@@ -11,7 +11,6 @@ from tidegauge.compare.frames import Difference
 from tidegauge.flows.delta_locator import DeltaTableLocator, make_locator
 from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
 from tidegauge.flows.recall import RecalledFlow
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
@@ -25,6 +24,7 @@ from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.view_flow import GraphFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.open import open_output
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.sources.direct import DirectReader
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ class Flow(Protocol):
         """The watermark of one of the inputs, or None. Epoch and batch are the same for all inputs."""
 
     @property
-    def stands(self) -> bool:
-        """Whether one look at many outputs (`flows.table.target_check`) has just shown that this one is ready and
-        agrees with the ledger. Then planning need not ask it again."""
+    def target_checked(self) -> bool:
+        """Whether one look at many outputs (`flows.table.target_check`) has just shown that this one is ready
+        and agrees with the ledger. Then planning need not ask it again."""
 
     @property
     def fingerprint(self) -> str | None:

@@ -218,6 +218,16 @@ class DeltaFlow:
         return next((part for part in self.inputs if part.by_column is not None), None)
 
     @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Names of the flows that have to end before this one begins."""
+        return self.upstreams
+
+    @property
+    def plans_quickly(self) -> bool:
+        """Whether a few questions tell what is new: never, as versions of the inputs are looked at."""
+        return False
+
+    @property
     def plans_by_spark(self) -> bool:
         """Whether planning needs Spark to find out what is new."""
         part = self.by_column

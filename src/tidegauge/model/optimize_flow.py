@@ -55,5 +55,10 @@ class OptimizeFlow:
         return tuple(flow.name for flow in self.looks_after)
 
     @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Names of the flows that have to end before this one begins: a vacuum asks how far readers are."""
+        return (*self.upstreams, *self.readers)
+
+    @property
     def on_s3(self) -> bool:
         return any(flow.output.table.on_s3 for flow in self.looks_after)

@@ -37,8 +37,8 @@ class FlowStatus:
     suspended: Suspension | None = None
 
     @property
-    def stand(self) -> FlowRevision:
-        """Where the flow stands. If an override was begun, its plan no longer counts."""
+    def revision(self) -> FlowRevision:
+        """What each claim, plan and batch of the flow changes. Under an override the plan does not count."""
         plan = None if self.override is not None else self.plan
         return FlowRevision(self.fence, plan.plan_id, plan.done) if plan else FlowRevision(self.fence)
 

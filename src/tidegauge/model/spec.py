@@ -156,10 +156,15 @@ class LakeTable:
     """A table's place in a lake."""
 
     in_lake: ClassVar[bool] = True
+    in_warehouse: ClassVar[bool] = False
     uses_delta: ClassVar[bool] = False
     lake: Lake
     folder: str
     """Path relative to the lake's path, safe on every file system."""
+
+    @property
+    def connection(self) -> str:
+        return self.lake.name
 
     def __str__(self) -> str:
         return f"{self.lake.path}/{self.folder}"
@@ -174,10 +179,15 @@ class WarehouseTable:
     """A table's place in a warehouse."""
 
     in_lake: ClassVar[bool] = False
+    in_warehouse: ClassVar[bool] = True
     on_s3: ClassVar[bool] = False
     uses_delta: ClassVar[bool] = False
     warehouse: Database
     table: TableName
+
+    @property
+    def connection(self) -> str:
+        return self.warehouse.name
 
     def __str__(self) -> str:
         return f"{self.warehouse.name}: {self.table}"
@@ -188,10 +198,15 @@ class DeltaFolder:
     """A Delta table's place below a connection."""
 
     in_lake: ClassVar[bool] = False
+    in_warehouse: ClassVar[bool] = False
     uses_delta: ClassVar[bool] = True
     lake: Lake
     folder: str
     """Path relative to the connection's path, safe on every file system."""
+
+    @property
+    def connection(self) -> str:
+        return self.lake.name
 
     def __str__(self) -> str:
         return f"{self.lake.path}/{self.folder}"
@@ -262,6 +277,16 @@ class TableFlow:
     def upstreams(self) -> tuple[str, ...]:
         """Names of the flows whose outputs this flow reads."""
         return (self.upstream,) if self.upstream else ()
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Names of the flows that have to end before this one begins."""
+        return self.upstreams
+
+    @property
+    def plans_quickly(self) -> bool:
+        """Whether a few questions tell what is new, so that one thread may plan many such flows."""
+        return not self.uses_delta and self.options.deletes is DeleteMode.NONE
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -44,6 +44,11 @@ class ViewFlow:
         return str(self.output.table)
 
     @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Names of the flows that have to end before this one begins."""
+        return self.upstreams
+
+    @property
     def on_s3(self) -> bool:
         return any(part.table.on_s3 for part in self.inputs)
 

@@ -115,7 +115,7 @@ def list_incidents(project: Project) -> list[Incident]:
 
 
 def _report_failure(settings: AlertSettings, why: str) -> list[AlertResult]:
-    said = f"nobody could find out what to tell: {mask(why)}"
+    said = f"what to alert about could not be found out: {mask(why)}"
     return [AlertResult(channel.name, False, (), said) for channel in settings.to]
 
 

@@ -14,7 +14,7 @@ from tidegauge.flows.flow import resources_for
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.selection.downstream import find_downstream
 from tidegauge.flows.selection.missing_tables import RecordedFlows, find_recorded
-from tidegauge.flows.selection.select import Selection, SourceConnections, choose
+from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.flows.table.backfill import BackfillRequest, find_window, plan_backfill
 from tidegauge.flows.table.database import DatabaseFlow
 from tidegauge.ledger.open import open_ledger
@@ -30,8 +30,9 @@ from tidegauge.outputs.open import open_output
 from tidegauge.plan.draft import is_whole
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import RunReport
-from tidegauge.run.run import open_runner
+from tidegauge.run.runner import open_runner
 from tidegauge.run.suspended import find_suspension
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def run_backfill(
         for one in found:
             said = f"{reason} ({one.window})"
             runner.ledger.note(project.pipeline, one.name, "backfill", owner=this_process(), reason=said)
-        return RunReport(runner.run_id, tuple(runner.schedule(choice.flows).run()))
+        return RunReport(runner.run_id, tuple(runner.make_jobs(choice.flows).run()))
 
 
 def _choose(
@@ -150,7 +151,7 @@ def _preview_one(
         )
     if is_whole(flow) or flow.options.snapshot:
         raise ConfigError(
-            f"{flow.name}: each of its runs reads the whole table, so there is none to backfill",
+            f"{flow.name}: each of its runs reads the whole table, so there is nothing to backfill",
             hint=f"`tidegauge run -t {flow.table}`",
         )
     source = opened.source()

@@ -12,12 +12,14 @@ from tidegauge.config.flows import storage_of
 from tidegauge.errors import ConfigError, TableMissing
 from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.maintenance.base import MaintainedTable, Maintenance, MaintenanceResult
-from tidegauge.flows.selection.select import SourceConnections, choose, needs_of
+from tidegauge.flows.selection.select import choose
+from tidegauge.flows.spark_jars import find_jars
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import DeltaFlow, TableRef
 from tidegauge.model.location import WITH_COLON, identify, resolve
 from tidegauge.model.spec import Lake, Project
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
 
@@ -43,7 +45,7 @@ class SelectedMaintenance(Maintenance):
     def session(self) -> SparkSession:
         with self._starting:
             if self._spark is None:
-                needs = needs_of(self._project.delta_flows) | {JarSet.DELTA} | self._needs
+                needs = find_jars(self._project.delta_flows) | {JarSet.DELTA} | self._needs
                 self._spark = open_session(self._project.spark, needs, debug=self._debug)
             return self._spark
 

@@ -14,15 +14,15 @@ from tidegauge.errors import LedgerError, TidegaugeError
 from tidegauge.flows.names import table_named
 from tidegauge.flows.selection.missing_tables import RecordedFlows, find_recorded
 from tidegauge.flows.selection.remarks import find_remarks
-from tidegauge.flows.selection.scheduled import needs_of_project
-from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.selection.select import choose
+from tidegauge.flows.spark_jars import find_project_jars
 from tidegauge.ledger.address import parse
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.engines import READABLE
 from tidegauge.model.plan import NO_INDEX
 from tidegauge.model.privileges import MissingPrivilege
 from tidegauge.model.secret import mask
-from tidegauge.model.spec import Database, Lake, Project, TableFlow, WarehouseTable
+from tidegauge.model.spec import Database, Lake, Project, TableFlow
 from tidegauge.operations.doctor_access import (
     check_lake,
     check_ledger,
@@ -31,6 +31,7 @@ from tidegauge.operations.doctor_access import (
 )
 from tidegauge.operations.doctor_sources import check_database, find_rights
 from tidegauge.operations.plan import preview
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.spark.jars import JarSet, find_cached, jars
 from tidegauge.spark.java import find_java
 from tidegauge.spark.warm_client import SWITCH, describe_kept, find_kept
@@ -65,7 +66,7 @@ def check_project(project: Project, *, probe: bool = False) -> Iterator[DoctorFi
 def _examine_parts(project: Project, probe: bool) -> Iterator[DoctorFinding]:
     yield from _guard("java", _check_java)
     lakes = [one for one in project.connections.values() if isinstance(one, Lake)]
-    needs = needs_of_project(project) | {JarSet.S3 for lake in lakes if lake.on_s3}
+    needs = find_project_jars(project) | {JarSet.S3 for lake in lakes if lake.on_s3}
     if "spark.jars" not in project.spark.conf:
         yield from _guard("jars", lambda: _check_jars(needs, project, probe))
     yield from _guard("spark", lambda: _check_kept(project))
@@ -112,7 +113,7 @@ def _list_written(project: Project) -> set[str]:
 
 
 def _writes_to(flow: TableFlow, database: Database) -> bool:
-    return isinstance(flow.output, WarehouseTable) and flow.output.warehouse.name == database.name
+    return flow.output.connection == database.name
 
 
 def _check_plans(project: Project, said: Set[str]) -> Iterator[DoctorFinding]:

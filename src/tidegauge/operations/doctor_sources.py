@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.flows.names import is_pattern, means, table_named
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.model.privileges import MissingPrivilege
 from tidegauge.model.spec import Database, Sync, TableFlow, TableName
 from tidegauge.operations.doctor_access import tell_clock
 from tidegauge.sources.access import find_read_access
+from tidegauge.sources.connections import SourceConnections
 
 _MOST = 5
 

@@ -15,7 +15,7 @@ from tidegauge.flows.maintenance.lake_consumers import (
     find_readers,
 )
 from tidegauge.flows.selection.missing_tables import find_recorded
-from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.selection.select import choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.delta_flow import AnyFlow
@@ -26,6 +26,7 @@ from tidegauge.outputs.lake.compact import CompactionGroup
 from tidegauge.outputs.lake.compact import compact as compact_files
 from tidegauge.outputs.lake.files import LEFTOVER, DeletableFile, TableFiles
 from tidegauge.outputs.lake.table import CommittedFile
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.names import is_pattern, means, table_named
 from tidegauge.flows.override.preview import name_holder, name_plan
 from tidegauge.flows.selection.missing_tables import find_recorded
-from tidegauge.flows.selection.select import Selection, SourceConnections, choose
+from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.by_flow import gather_by_flow
@@ -21,6 +21,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, TableFlow
 from tidegauge.model.watermark import Watermark
 from tidegauge.operations.status import is_hidden, is_wanted
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)

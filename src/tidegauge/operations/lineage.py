@@ -20,7 +20,7 @@ def open_lineage(project: Project) -> LineageListener | None:
         return None
 
     def describe(flow: GraphFlow, layout: Layout | None) -> FlowLineage | None:
-        # `DeltaTableLocator` is new each time, because a table may have been created since. Names need Spark's session.
+        # New each time, because a table may have been created since. Names need Spark's session.
         return describe_lineage(flow, layout, DeltaTableLocator(current_session))
 
     return LineageListener(describe, make_sender(settings, project.pipeline))

@@ -26,7 +26,7 @@ from tidegauge.flows.override.preview import (
 )
 from tidegauge.flows.selection.known_sources import KnownSources
 from tidegauge.flows.selection.missing_tables import RecordedFlows
-from tidegauge.flows.selection.select import Selection, SourceConnections, choose
+from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.override_rules import moved_error
 from tidegauge.ledger.owner import this_process
@@ -41,6 +41,7 @@ from tidegauge.model.spec import Project, Stage
 from tidegauge.observe.events import Listener, RunEvent
 from tidegauge.run.end_override import end_override
 from tidegauge.run.steps import OverrideStep, step
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def preview_override(
                 for flow in chosen
             ]
     # An import names all its flows; those already at their position need no new epoch.
-    return [one for one in previews if not isinstance(request, Import) or not one.stands]
+    return [one for one in previews if not isinstance(request, Import) or not one.unchanged]
 
 
 def _narrow(
@@ -163,7 +164,7 @@ def name_preview(moves: Sequence[OverridePreview]) -> str:
     but not if rows come or go in the source."""
     facts = [
         [move.name, move.kind, {name: to_json(one) for name, one in move.positions.items()},
-         move.stand.fence, move.stand.plan_id, move.stand.done, len(move.dangers)]
+         move.revision.fence, move.revision.plan_id, move.revision.done, len(move.dangers)]
         for move in moves
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
@@ -193,7 +194,7 @@ def run_override(
         for move in moves:
             try:
                 output = open_flow(move.flow, resources).output
-                expected = move.stand if unmoved else None
+                expected = move.revision if unmoved else None
                 epoch = _one(ledger, output, move, reason, tell or _ignore_event, expected)
                 done.append(OverrideResult(move, epoch))
             except TidegaugeError as error:

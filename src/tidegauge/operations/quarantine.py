@@ -11,7 +11,7 @@ from tidegauge.errors import ConfigError, TidegaugeError, WrongState
 from tidegauge.flows.flow import resources_for
 from tidegauge.flows.quarantine.open import ReplayableQuarantine, open_quarantines
 from tidegauge.flows.quarantine.summary import QuarantineSummary
-from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.selection.select import choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.by_flow import gather_by_flow
@@ -21,6 +21,7 @@ from tidegauge.observe.events import Listener
 from tidegauge.operations import override
 from tidegauge.run.options import RunOptions
 from tidegauge.run.run import run
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,10 @@ def _replay(
         return
     moves = override.preview_override(project, [name], request)
     if not moves:
-        raise WrongState(f"{name} stands before the rows already", hint="run it, then replay once more")
+        raise WrongState(
+            f"{name} is before these rows: its watermark has not reached them",
+            hint="run it, then replay once more",
+        )
     [result] = override.run_override(project, moves, reason=f"replay of the quarantine: {reason}", tell=tell)
     if result.error is not None:
         raise result.error

@@ -12,7 +12,8 @@ from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import FlowResources
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.selection.known_sources import KnownSources
-from tidegauge.flows.selection.select import Selection, SourceConnections, choose, needs_of
+from tidegauge.flows.selection.select import Selection, choose
+from tidegauge.flows.spark_jars import find_jars
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.ledger.rebuild_rules import active_plan_error, ledger_ahead_error
@@ -23,6 +24,7 @@ from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project
 from tidegauge.model.watermark import Recalled
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.spark.session import open_session
 
 _PARALLEL = 8
@@ -37,9 +39,9 @@ class RebuildPreview:
     seq: int = 0
     marks: Mapping[str, Recalled] = field(default_factory=dict)
     """The output's watermarks by input."""
-    has: Mapping[str, Position | None] = field(default_factory=dict)
+    ledger_positions: Mapping[str, Position | None] = field(default_factory=dict)
     """The ledger's watermarks by input."""
-    stands: tuple[int, int] = (0, 0)
+    ledger_batch: tuple[int, int] = (0, 0)
     """Epoch and batch in the ledger."""
     notes: tuple[str, ...] = ()
     error: TidegaugeError | None = None
@@ -48,7 +50,7 @@ class RebuildPreview:
     @property
     def is_behind(self) -> bool:
         """Whether the ledger lacks something that the output has."""
-        return self.error is None and self.stands < (self.epoch, self.seq)
+        return self.error is None and self.ledger_batch < (self.epoch, self.seq)
 
     @property
     def state(self) -> str:
@@ -69,11 +71,11 @@ class RebuildPreview:
                     "input": name,
                     "cursor": mark.cursor,
                     "position": to_json(mark.position),
-                    "ledger": to_json(self.has.get(name)),
+                    "ledger": to_json(self.ledger_positions.get(name)),
                 }
                 for name, mark in self.marks.items()
             ],
-            "ledger": {"epoch": self.stands[0], "seq": self.stands[1]},
+            "ledger": {"epoch": self.ledger_batch[0], "seq": self.ledger_batch[1]},
             "notes": list(self.notes),
             "error": error_to_json(self.error) if self.error else None,
         }
@@ -93,7 +95,7 @@ def preview_rebuild(
         recorded = {flow: mine[0].source_id for flow, mine in marks.items()}
         choice = choose(project, selection, sources, recorded=recorded)
     delta_tables = DeltaTableLocator(
-        lambda: open_session(project.spark, needs_of(choice.all_flows), debug=debug)
+        lambda: open_session(project.spark, find_jars(choice.all_flows), debug=debug)
     )
     resources = FlowResources(SourceConnections(), delta_tables)
 
@@ -101,8 +103,8 @@ def preview_rebuild(
         mine = marks.get(flow.name, [])
         recorded = RebuildPreview(
             flow.name,
-            has={mark.input: mark.position for mark in mine},
-            stands=max(((mark.epoch, mark.seq) for mark in mine), default=(0, 0)),
+            ledger_positions={mark.input: mark.position for mark in mine},
+            ledger_batch=max(((mark.epoch, mark.seq) for mark in mine), default=(0, 0)),
         )
         try:
             found = open_flow(flow, resources).recall()
@@ -144,8 +146,8 @@ def run_rebuild(project: Project, found: Sequence[RebuildPreview], *, reason: st
 def _check(found: RebuildPreview, status: FlowStatus | None) -> RebuildPreview:
     """Add the error that the ledger would raise, if it would refuse the rebuild."""
     error: TidegaugeError | None = None
-    if found.stands > (found.epoch, found.seq):
-        error = ledger_ahead_error(found.flow, found.stands, (found.epoch, found.seq))
+    if found.ledger_batch > (found.epoch, found.seq):
+        error = ledger_ahead_error(found.flow, found.ledger_batch, (found.epoch, found.seq))
     elif found.is_behind and status is not None and status.override is not None:
         error = WrongState(
             f"{found.flow}: an override ({status.override.kind}) that {status.override.actor} began has not"

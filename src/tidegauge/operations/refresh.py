@@ -12,7 +12,6 @@ from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.flows.flow import resources_for
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.override.preview import OverridePreview, Refresh
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.spec import Project, Stage
@@ -21,6 +20,7 @@ from tidegauge.observe.events import Listener
 from tidegauge.operations import override
 from tidegauge.operations.override import OverrideResult, run_override
 from tidegauge.run.suspended import find_suspension
+from tidegauge.sources.connections import SourceConnections
 
 
 def preview(

@@ -12,7 +12,7 @@ from tidegauge.errors import ConfigError, WrongState
 from tidegauge.flows.flow import resources_for
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.selection.missing_tables import RecordedFlows, find_recorded
-from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.selection.select import choose
 from tidegauge.flows.table.base import TableFlowBase
 from tidegauge.flows.table.repair import RepairComparison, compare_for_repair, plan_repair
 from tidegauge.ledger.open import open_ledger
@@ -24,7 +24,8 @@ from tidegauge.model.state import State
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
-from tidegauge.run.run import open_runner
+from tidegauge.run.runner import open_runner
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def run_repair(
         for one in found:
             said = f"{reason} ({one.counted})"
             runner.ledger.note(project.pipeline, one.name, "repair", owner=this_process(), reason=said)
-        reports = runner.schedule([one.flow for one in found]).run()
+        reports = runner.make_jobs([one.flow for one in found]).run()
         flows = {one.name: one.flow for one in found}
         judged = [_judge(runner.ledger, flows[one.flow], before[one.flow], one) for one in reports]
         return RunReport(runner.run_id, tuple(judged))

@@ -13,7 +13,7 @@ from tidegauge.observe.events import Listener
 from tidegauge.operations.status import is_held
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
-from tidegauge.run.run import open_runner
+from tidegauge.run.runner import open_runner
 
 RETRIED = "retried"
 """The event for a retry that a person started with a reason."""
@@ -36,6 +36,6 @@ def retry(
         planned = {one.flow for one in statuses if one.plan is not None}
         for name in [flow.name for flow in left if reason and flow.name in planned]:
             runner.ledger.note(project.pipeline, name, RETRIED, owner=this_process(), reason=reason or "")
-        reports = runner.schedule_left(left, choice.missing).run()
+        reports = runner.make_resume_jobs(left, choice.missing).run()
         failed = [FlowReport(name, State.FAILED, 0.0, error=error) for name, error in choice.faults]
         return RunReport(runner.run_id, (*failed, *reports))

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tidegauge.errors import ConfigError, LedgerUnreachable
-from tidegauge.flows.selection.scheduled import ScheduledPart, digest, find_scheduled, needs_of_project
+from tidegauge.flows.selection.scheduled import ScheduledPart, digest, find_scheduled
+from tidegauge.flows.spark_jars import find_project_jars
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Owner
@@ -78,7 +79,7 @@ class Scheduler:
         self._alerts = TickAlerts(project, say)
         self._stop = stop
         self._most = most
-        self._warm = WarmSpark(needs_of_project(project))
+        self._warm = WarmSpark(find_project_jars(project))
         self._environment = Environment(spark=self._warm.open)
         self._running: dict[str, Future[TickResult]] = {}
         self._next: dict[str, datetime] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from tidegauge.errors import ConfigError
 from tidegauge.flows.names import is_pattern, table_of
 from tidegauge.flows.selection.missing_tables import find_recorded
-from tidegauge.flows.selection.select import SourceConnections, choose
+from tidegauge.flows.selection.select import choose
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.run import FlowStatus
@@ -17,6 +17,7 @@ from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.operations.status import suspension_to_json
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegauge.errors import ConfigError, TidegaugeError
 from tidegauge.flows.names import stage_of, table_of
-from tidegauge.flows.selection.select import SourceConnections, choose, expand
+from tidegauge.flows.selection.select import choose, expand
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.summary import stage_row, table_fields
 from tidegauge.model.default_schema import split_name
@@ -19,6 +19,7 @@ from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, Stage, TableFlow
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.status import is_wanted, iso, run_to_json
+from tidegauge.sources.connections import SourceConnections
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import FlowResources
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.selection.missing_tables import find_recorded
-from tidegauge.flows.selection.select import SourceConnections, choose, needs_of
+from tidegauge.flows.selection.select import choose
+from tidegauge.flows.spark_jars import find_jars
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
@@ -23,6 +24,7 @@ from tidegauge.model.view_flow import WithoutData
 from tidegauge.observe.events import Comparing, Listener
 from tidegauge.operations.proofs import keep_proof
 from tidegauge.outputs.warehouse.kept_sessions import kept_open
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.spark.errors import translate_spark_error
 from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import open_session
@@ -101,7 +103,7 @@ def verify(
         passed = {flow.upstream for flow in choice.flows}
         flows: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
         flows += choice.delta_flows
-        needs = {JarSet.JDBC} | needs_of(flows)
+        needs = {JarSet.JDBC} | find_jars(flows)
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))
         resources = FlowResources(sources, DeltaTableLocator(spark))
         results = [TableVerification(name, None, error) for name, error in choice.faults]

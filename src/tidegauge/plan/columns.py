@@ -51,7 +51,7 @@ def go_back(value: Value, lookback: timedelta, scale: int, part: DeltaInput) -> 
     are read again. `scale` is the number of decimal places of the column's values."""
     if lookback and value.kind not in MOMENTS:
         raise ConfigError(
-            f"lookback needs a cursor of dates or timestamps; the cursor of '{part.name}' is none",
+            f"lookback needs a cursor of dates or timestamps; the cursor of '{part.name}' is not one",
             hint="leave lookback out: rows with the watermark's own number are read again in any case",
             place=part.place,
         )

@@ -13,7 +13,7 @@ from tidegauge.model.epoch_numbers import EpochUnit, number_of
 from tidegauge.model.identity import identify
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down
-from tidegauge.model.spec import NullCursor, TableFlow, WarehouseTable
+from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import Cut, Layout, SourceTable, Survey
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
@@ -35,7 +35,7 @@ def find_window_start(
         return watermark
     if source_table.cursor_kind != "timestamp":
         raise ConfigError(
-            f"{flow.name}: lookback needs a cursor of dates or timestamps; '{flow.options.cursor}' is none",
+            f"{flow.name}: lookback needs a cursor of dates or timestamps; '{flow.options.cursor}' has none",
             hint="leave lookback out for this table",
             place=flow.options.place,
         )
@@ -129,11 +129,7 @@ def add_empty_batch(made: Draft) -> Draft:
 
 def check_history(flow: TableFlow, layout: Layout) -> None:
     """Raise ConfigError where mode scd2 has no cursor column that says when a row became valid."""
-    if (
-        isinstance(flow.output, WarehouseTable)
-        and flow.options.mode.facts.keeps_history
-        and layout.cursor_column is None
-    ):
+    if flow.output.in_warehouse and flow.options.mode.facts.keeps_history and layout.cursor_column is None:
         raise ConfigError(
             f"{flow.name}: mode scd2 needs a column as its cursor; {flow.options.cursor or 'the table'} "
             + ("has none" if flow.options.snapshot else "is none"),

@@ -15,8 +15,8 @@ _BY_VERSION = (ReadWay.FEED, ReadWay.FILES)
 
 
 def find_first_versions(draft: Draft, done: int = 0) -> dict[str, int | None]:
-    """For each input, the version after which `check_frozen_versions` needs the history, for the batches that are not done;
-    None: from the beginning."""
+    """For each input, the version after which `check_frozen_versions` needs the history, for the batches that
+    are not done; None: from the beginning."""
     wanted: dict[str, int | None] = {}
     for index, part in enumerate(draft.inputs):
         starts = [

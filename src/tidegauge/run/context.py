@@ -13,7 +13,7 @@ from tidegauge.errors import TidegaugeError, WrongState
 from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.flow import Flow, FlowResources, PlannedWork
 from tidegauge.flows.open import open_flow
-from tidegauge.flows.selection.select import SourceConnections, needs_of
+from tidegauge.flows.spark_jars import find_jars
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.delta_flow import AnyFlow
@@ -29,6 +29,7 @@ from tidegauge.observe.events import FlowEnded, Listener, SparkStarting
 from tidegauge.run.environment import Environment
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.spark.jars import JarSet
 from tidegauge.spark.local_tasks import LocalTasks, open_local_tasks
 from tidegauge.spark.on_demand import SparkOnDemand
@@ -142,7 +143,7 @@ class SharedSpark:
             self._local_tasks.close()
 
     def prepare_for(self, flows: Sequence[GraphFlow]) -> None:
-        self._needs |= needs_of(flows)
+        self._needs |= find_jars(flows)
 
     def start(self) -> SparkSession:
         with self._starting:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegauge.flows.flow import open_reader
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.ledger.owner import is_gone, this_process
 from tidegauge.model.claim import Owner
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Reader
 from tidegauge.model.spec import SparkSettings, TableFlow
 from tidegauge.outputs.open import open_output
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.spark.jars import JarSet
 from tidegauge.spark.session import check_java, open_session
 

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import groupby
 
 from tidegauge.errors import FlowHeld, Stopped
-from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow
 from tidegauge.run.context import RunContext
@@ -139,8 +138,7 @@ class JobRunner:
 
     def _find_awaited(self, flow: GraphFlow) -> list[str]:
         """Find the flows of this run that must end before this one begins."""
-        readers = flow.readers if isinstance(flow, OptimizeFlow) else ()
-        return [*self._find_upstreams(flow), *(name for name in readers if name in self._expected)]
+        return [name for name in flow.waits_for if name in self._expected]
 
     def _has_failed(self, name: str) -> bool:
         """Whether the flow did not end well, or was not begun because of such a flow."""

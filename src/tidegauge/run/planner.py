@@ -18,7 +18,6 @@ from tidegauge.errors import (
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import Flow, PlannedWork
 from tidegauge.flows.selection.missing_tables import refuse_forgotten
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.flows.table.target_check import check_targets
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.moved_by import MovedBy
@@ -29,6 +28,7 @@ from tidegauge.run.context import RunContext
 from tidegauge.run.ready import end_overrides, find_forgotten, find_newer
 from tidegauge.run.report import FlowReport
 from tidegauge.run.steps import Step, step
+from tidegauge.sources.connections import SourceConnections
 
 _LOOKS = 5
 """How often the ledger may refuse a plan because the flow moved on, while its watermark has not moved.
@@ -171,7 +171,7 @@ class Planner:
         run = self._run
         if forgotten is not None:
             raise refuse_forgotten(flow.spec.name, forgotten)
-        if not flow.stands:
+        if not flow.target_checked:
             flow.output.prepare()
         work = self._plan_flow(flow)
         run.spark.by_jdbc |= work.by_jdbc

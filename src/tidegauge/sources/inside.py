@@ -51,7 +51,8 @@ class SameDatabaseReader:
             source_table.table,
             tuple(values),
             f"CASE {guards} END" if guards else "",
-            f"FROM {source_table.relation or named(self._database, source_table.table)} {COMMENT} WHERE {where}",
+            f"FROM {source_table.relation or named(self._database, source_table.table)} {COMMENT}"
+            f" WHERE {where}",
             self._engine.types_query(self._database, source_table.table),
             partial(value_not_held, source_table),
             frozenset(one.name for one in source_table.columns if one.mask or one.name in (ROW, COPY)),

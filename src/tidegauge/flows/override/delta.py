@@ -51,7 +51,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
         self._others = {name: one for name, one in found.items() if name in others}
         made = super().preview(request, every)
         there = all(self._position_of(name) == one for name, one in self._others.items())
-        return replace(made, others=self._others, stands=made.stands and there)
+        return replace(made, others=self._others, unchanged=made.unchanged and there)
 
     def _find_positions(self, request: OverrideRequest) -> Mapping[str, Position | None]:
         """By input, the position that the request gives it. Inputs that stay where they are left out."""

@@ -168,7 +168,7 @@ def _wrong_value_error(source_table: SourceTable, part: OrderedColumn, given: ob
     }
     example = examples.get(kind, "as the database shows it")
     return ConfigError(
-        f"{source_table.table}: {part.name} is a {kind}, and {str(given)!r} is none",
+        f"{source_table.table}: {part.name} is a {kind}, and {str(given)!r} is not one",
         hint=f"write it as: {example}",
     )
 

@@ -112,9 +112,9 @@ class OverridePreview:
     notes: tuple[str, ...] = ()
     others: Mapping[str, Position | None] = field(default_factory=dict)
     """By input, the new positions of the other inputs."""
-    stands: bool = False
+    unchanged: bool = False
     """Whether every input already has its new position."""
-    stand: FlowRevision = field(default_factory=FlowRevision)
+    revision: FlowRevision = field(default_factory=FlowRevision)
     """Fence and plan of the flow when the preview was made."""
 
     @property
@@ -183,8 +183,8 @@ class OverridePreviewer(ABC):
             downstream=tuple(other.name for other in readers),
             dangers=tuple(dangers),
             notes=tuple(self.find_notes(request)),
-            stands=before == after,
-            stand=status.stand if status else FlowRevision(),
+            unchanged=before == after,
+            revision=status.revision if status else FlowRevision(),
         )
         counted = self.count_rows(made)
         if not isinstance(request, Reset | Refresh | UndoLast):

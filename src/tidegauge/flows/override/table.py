@@ -21,7 +21,6 @@ from tidegauge.flows.override.preview import (
     UndoLast,
     show_rows,
 )
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.model.identity import identify
 from tidegauge.model.position import Position, RowPosition, Value, compare
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -30,6 +29,7 @@ from tidegauge.model.spec import Stage, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.plan.draft import find_window_start
+from tidegauge.sources.connections import SourceConnections
 
 
 class TableOverridePreviewer(OverridePreviewer):

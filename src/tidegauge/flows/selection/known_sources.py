@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 from tidegauge.errors import SourceUnreachable
 from tidegauge.flows.names import is_pattern, table_named
 from tidegauge.flows.selection.missing_tables import find_remembered
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.model.position import RowPosition, Value
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Database, Project, Stage, TableName, TableOptions
 from tidegauge.model.table import Cut, SessionVisibility, SourceTable, Survey
+from tidegauge.sources.connections import SourceConnections
 
 
 class KnownSources(SourceConnections):

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence, Set
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.names import first_flow, is_pattern, matches, means, table_named
 from tidegauge.flows.selection.missing_tables import RecordedFlows
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.flows.selection.without_cursor import order_tables
 from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import Project, Sync, TableFlow, TableName
+from tidegauge.sources.connections import SourceConnections
 
 _MOST = 5
 

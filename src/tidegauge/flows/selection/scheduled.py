@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegauge.model.schedule import FlowSchedule
-from tidegauge.model.spec import Lake, Project, Sync
-from tidegauge.model.view_flow import ViewFlow, in_flows
-from tidegauge.spark.jars import JarSet
+from tidegauge.model.spec import Project, Sync
+from tidegauge.model.view_flow import ViewFlow
 
 
 @dataclass(frozen=True)
@@ -38,19 +37,6 @@ def digest(parts: Sequence[ScheduledPart]) -> str:
         f"{part.schedule}\t{_describe(sync)}" for part in parts for sync in part.project.syncs
     ) + sorted(f"{part.schedule}\t{flow.name}" for part in parts for flow in part.project.delta_flows)
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def needs_of_project(project: Project) -> set[JarSet]:
-    """What Spark needs for any flow of the project, besides the drivers."""
-    ends = [end for sync in project.syncs for end in (sync.via, sync.to)]
-    lakes = [end for end in ends if isinstance(end, Lake)]
-    written = in_flows(project)
-    needs = {JarSet.JDBC}
-    if written or any(lake.delta for lake in lakes):
-        needs.add(JarSet.DELTA)
-    if any(lake.on_s3 for lake in lakes) or any(flow.on_s3 for flow in written):
-        needs.add(JarSet.S3)
-    return needs
 
 
 def _part(project: Project, schedule: FlowSchedule) -> ScheduledPart:

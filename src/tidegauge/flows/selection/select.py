@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -23,7 +22,6 @@ from tidegauge.flows.selection.without_cursor import is_read, options_of, order_
 from tidegauge.model.default_schema import default_schema
 from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
-from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import (
     Database,
     DeltaFolder,
@@ -38,32 +36,10 @@ from tidegauge.model.spec import (
     WarehouseTable,
 )
 from tidegauge.model.view_flow import GraphFlow, ViewFlow, WithoutData, WrittenInFlows, in_flows
-from tidegauge.sources.open import open_source
-from tidegauge.spark.jars import JarSet
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.storage.folder import folder_name
 
 _W = TypeVar("_W", bound=DeltaFlow | ViewFlow | OptimizeFlow)
-
-
-class SourceConnections:
-    """The open databases of one thread. Each is connected when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Source] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> SourceConnections:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def of(self, database: Database) -> Source:
-        if database.name not in self._open:
-            source = open_source(database)
-            self._stack.callback(source.close)
-            self._open[database.name] = source
-        return self._open[database.name]
 
 
 @dataclass(frozen=True)
@@ -308,12 +284,6 @@ def _place(flow: TableFlow) -> tuple[str | None, ...]:
             return (warehouse.name, table.schema, table.table.casefold())
         case LakeTable(lake, folder) | DeltaFolder(lake, folder):
             return (lake.path, folder)
-
-
-def needs_of(flows: Sequence[GraphFlow]) -> set[JarSet]:
-    """Which jars Spark needs for these flows, besides JDBC drivers."""
-    delta = {JarSet.DELTA for flow in flows if flow.uses_delta}
-    return delta | {JarSet.S3 for flow in flows if flow.on_s3}
 
 
 def _asks_for(selection: Sequence[str], sync: Sync, name: str) -> bool:

@@ -61,7 +61,7 @@ class TableFlowBase(ABC):
         self.mark = resources.mark(spec.name)
         self.upstream = resources.mark(spec.upstream)
         """The watermark of the flow whose output this one reads; None: it reads no flow's output."""
-        self.stands = False
+        self.target_checked = False
 
     @abstractmethod
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:
@@ -115,13 +115,13 @@ class TableFlowBase(ABC):
 
     @property
     def is_seen_new(self) -> bool:
-        """Whether one look has shown that nothing was committed and no target exists: see `Flow.stands`."""
-        return self.stands and (self.mark is None or (self.mark.epoch, self.mark.seq) == (0, 0))
+        """Whether one look at many targets has shown that nothing was committed and no target exists."""
+        return self.target_checked and (self.mark is None or (self.mark.epoch, self.mark.seq) == (0, 0))
 
     def _check_output(self) -> bool:
         """Refuse an output that does not agree with the ledger. Returns whether a full refresh was begun."""
         mark = self.mark
-        if not self.stands:
+        if not self.target_checked:
             check_agreement(self.spec, self.output, mark)
         return mark is not None and mark.epoch > 0 and not mark.seq and self.output.is_pending(mark.epoch)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tidegauge.compare.deleted_keys import DeletedKeys, check_limit, find_deleted_keys
 from tidegauge.errors import SourceUnreachable
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import KeysToDelete
 from tidegauge.model.delta_flow import VALID_TO
@@ -17,6 +16,7 @@ from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import DeleteMode, TableFlow
 from tidegauge.model.table import SourceTable
+from tidegauge.sources.connections import SourceConnections
 from tidegauge.sources.keys import key_layout, make_cursor_scalar, moment_field, read_keys
 
 

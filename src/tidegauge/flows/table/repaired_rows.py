@@ -14,7 +14,6 @@ from tidegauge.compare.blocks.engines import WORDS
 from tidegauge.compare.blocks.search import MOST
 from tidegauge.compare.blocks.words import HashedColumn
 from tidegauge.errors import ConfigError
-from tidegauge.flows.selection.select import SourceConnections
 from tidegauge.flows.verify.table_pair import TablePair
 from tidegauge.flows.verify.warehouse import compare_pair
 from tidegauge.model.batch_data import BatchRows, Split
@@ -23,6 +22,7 @@ from tidegauge.model.plan import Batch
 from tidegauge.model.position import RowPosition, Window
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.spec import TableFlow
+from tidegauge.sources.connections import SourceConnections
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from tidegauge.compare.rows import compare_rows
 from tidegauge.errors import ConfigError
-from tidegauge.flows.flow import open_reader
 from tidegauge.flows.table.repaired_rows import refuse_spark
 from tidegauge.flows.verify.table_pair import TablePair
 from tidegauge.flows.verify.warehouse import compare_pair
@@ -27,7 +26,7 @@ from tidegauge.model.table import EVERY_ROW, Cut, SourceTable
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.lake.table import lake_files, load_committed
 from tidegauge.plan.draft import batch_step, draft_table, is_whole
-from tidegauge.sources.direct import direct_reason
+from tidegauge.sources.direct import DirectReader, direct_reason
 from tidegauge.storage.parquet_split import ParquetSplit
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _is_like_newest(flow: TableFlow, table: LakeTable, source_table: SourceTable
     if not manifests or not source_table.key or manifests[-1].schema != source_table.layout.fields:
         return False
     newest = manifests[-1]
-    reader, layout = open_reader(flow), source_table.layout
+    reader, layout = DirectReader(flow.source), source_table.layout
     whole = reader.batch_data(source_table, Batch((Window(None, EVERY_ROW),)))
 
     def here() -> Iterator[pa.RecordBatch]:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from tidegauge.errors import TidegaugeError
 from tidegauge.flows.flow import Flow
 from tidegauge.flows.table.base import TableFlowBase
-from tidegauge.model.delta_flow import AnyFlow
-from tidegauge.model.spec import DeleteMode, TableFlow
 from tidegauge.outputs.warehouse.output import WarehouseOutput
 from tidegauge.outputs.warehouse.up_to_date import ExpectedTarget, by_place, find_up_to_date
 
 
 def check_targets(flows: Sequence[Flow]) -> None:
-    """Set `stands` on the flows whose targets agree with the ledger (see `Flow.stands`). Never raises.
+    """Set `target_checked` on the flows whose targets agree with the ledger. Never raises.
 
     Planning asks the targets of other flows one by one, and so finds what is wrong with them.
     """
@@ -32,9 +30,4 @@ def check_targets(flows: Sequence[Flow]) -> None:
         except TidegaugeError:
             continue
         for name in standing:
-            found[name].stands = True
-
-
-def plans_quickly(flow: AnyFlow) -> bool:
-    """Whether a few questions tell what is new, so that one thread may plan many such flows."""
-    return isinstance(flow, TableFlow) and not flow.uses_delta and flow.options.deletes is DeleteMode.NONE
+            found[name].target_checked = True

@@ -92,7 +92,7 @@ def _write_alike(one: HashSql, other: HashSql) -> bool:
 def _compare(pair: TablePair, forms: tuple[CanonicalForm, ...]) -> Difference | str:
     here, there = source_side(pair, forms), target_side(pair, forms)
     if not (here.is_reliable() and there.is_reliable()):
-        return "the server's encoding or its way to write floats leaves no room for hashes"
+        return "the server's encoding or its way to write floats makes hashes unreliable"
     engine = find_engine(pair.flow.source)
     past = sql.after(pair.source_table, pair.position, engine.literal)
     ours, theirs = both(here.whole, there.whole)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tidegauge.compare.frames import Difference
 from tidegauge.compare.rows import compare_rows, count_alike
-from tidegauge.flows.flow import open_reader
 from tidegauge.flows.verify.quarantine_filter import QuarantineFilter
 from tidegauge.model.arrow import schema_of
 from tidegauge.model.plan import Batch
@@ -23,6 +22,7 @@ from tidegauge.outputs.warehouse.fit import FitVerdict
 from tidegauge.outputs.warehouse.spark_rows import ensure_splits
 from tidegauge.plan.draft import find_window_start
 from tidegauge.plan.drift import narrow
+from tidegauge.sources.direct import DirectReader
 from tidegauge.sources.keys import read_keys
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TablePair:
         self.batches = [Batch((Window(self.begin, position),), empty=position is None)]
         if flow.options.null_cursor is NullCursor.INCLUDE:
             self.batches.append(Batch((Window(position, position),), nulls=True))
-        self.reader = open_reader(flow)
+        self.reader = DirectReader(flow.source)
         self._spark = spark
 
     def compare(self, only: PairFilter | None = None, *, name_all: bool = False) -> Difference:

@@ -73,12 +73,8 @@ class InsideDatabase(Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an output can do beyond the promises of `Output`. Configuration that needs more is refused."""
+    """What an output can do beyond the promises of `Output`."""
 
-    stages_rows: bool = True
-    """Whether `stage` writes the rows. False: it prepares the change, and `commit` computes and writes it."""
-    deletes_keys: bool = False
-    """Whether it accepts `KeysToDelete`."""
     takes_tasks: bool = False
     """Whether tasks write splits in parallel, if there are many rows."""
     table: TargetTable | None = None

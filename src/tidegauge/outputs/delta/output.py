@@ -78,7 +78,7 @@ class DeltaOutput:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(stages_rows=False)
+        return Capabilities()
 
     def prepare(self) -> None:
         if self._ready:

@@ -77,7 +77,7 @@ class SyncedDeltaOutput(DeltaOutput):
     """
 
     refuses_lost = False
-    """`flows.verify.lost_columns` looks for them when a sync is planned: a backfill of the column may add it."""
+    """`flows.verify.lost_columns` looks for them as a sync is planned: a backfill of one may add it."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SyncedDeltaOutput(DeltaOutput):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(stages_rows=False, deletes_keys=True, table=self)
+        return Capabilities(table=self)
 
     def is_open(self, epoch: int, *, kept: bool = False) -> bool:
         """`kept`: as `Output` promises, as far as the log alone tells."""

@@ -312,7 +312,7 @@ def refuse_removed(place: str, manifests: Iterable[Manifest], anew: str) -> None
         raise OutputDisagrees(
             f"{place}: batch {first.tag.seq} of epoch {first.tag.epoch}{more} {verb} {first.gone}, and has"
             " to be read",
-            hint=f"what the lake no longer has only the source has: {anew}",
+            hint=f"read these rows from the source again: {anew}",
         )
 
 

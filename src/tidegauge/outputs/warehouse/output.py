@@ -49,7 +49,6 @@ class WarehouseOutput:
     def capabilities(self) -> Capabilities:
         readable = FACTS[self.target.warehouse.database.engine].readable
         return Capabilities(
-            deletes_keys=True,
             takes_tasks=self.target.warehouse.takes_tasks,
             table=self,
             sql=TargetSql(self.target),

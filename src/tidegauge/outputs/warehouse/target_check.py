@@ -45,7 +45,7 @@ class TargetCheck:
         before = None if shape is None else columns.mode_of(shape)
         now = self._options.mode
         if before is not None and not columns.go_together(before, now):
-            said = f"was filled in mode {before}, and cannot be gone on with in mode {now}"
+            said = f"was filled in mode {before}, and cannot be continued in mode {now}"
             raise self._refusal(said, in_part=False)
         # Somebody else may consume appended rows and delete them, so an empty table is no fault there.
         if not now.facts.only_adds and not filled:

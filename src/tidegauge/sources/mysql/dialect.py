@@ -27,7 +27,13 @@ from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable
 from tidegauge.model.tls import tls_context
 from tidegauge.model.trace import trace_sql
-from tidegauge.sources.dialect import COMMENT, ClockReading, TableDescription, kind_of_cursor, suggest_names
+from tidegauge.sources.dialect import (
+    COMMENT,
+    ClockReading,
+    TableDescription,
+    kind_of_cursor,
+    suggest_names,
+)
 from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
 from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, row_hash, table_name

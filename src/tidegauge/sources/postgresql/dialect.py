@@ -263,8 +263,8 @@ class PostgresqlDialect:
         while sort == "d":
             modifier = base_modifier if base_modifier != -1 else modifier
             ((kind, namespace, sort, element, base, base_modifier),) = self.rows(
-                f"SELECT {COMMENT} t.typname, tn.nspname, t.typtype::text, t.typcategory::text, t.typbasetype,"
-                " t.typtypmod FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace"
+                f"SELECT {COMMENT} t.typname, tn.nspname, t.typtype::text, t.typcategory::text,"
+                " t.typbasetype, t.typtypmod FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace"
                 f" WHERE t.oid = {base}"
             )
         precision = scale = None
@@ -293,7 +293,8 @@ class PostgresqlDialect:
 
     def _notes(self, oid: int) -> tuple[str, ...]:
         cached = self.rows(
-            f"SELECT {COMMENT} a.attname, s.seqcache FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid"
+            f"SELECT {COMMENT} a.attname, s.seqcache FROM pg_depend d"
+            " JOIN pg_sequence s ON s.seqrelid = d.objid"
             " JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid"
             f" WHERE d.classid = 'pg_class'::regclass AND d.refobjid = {oid} AND s.seqcache > 1"
         )

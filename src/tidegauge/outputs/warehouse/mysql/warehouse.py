@@ -19,7 +19,14 @@ from tidegauge.model.table import Field
 from tidegauge.model.types import parse_decimal
 from tidegauge.outputs.warehouse import fit, tasks
 from tidegauge.outputs.warehouse import lake_files as lake
-from tidegauge.outputs.warehouse.mysql.kept_types import TIME, fit_through, fit_wide
+from tidegauge.outputs.warehouse.mysql.kept_types import (
+    LENGTH,
+    TIME,
+    fit_through,
+    fit_wide,
+    is_fine_enough,
+    is_long_enough,
+)
 from tidegauge.outputs.warehouse.mysql.load import (
     LoadSink,
     LoadStatements,
@@ -69,15 +76,6 @@ _HELD = {
     "datetime": "timestamp_ntz",
     "timestamp": "timestamp",
 }
-_BYTES = {
-    "tinytext": 255,
-    "text": 65_535,
-    "tinyblob": 255,
-    "blob": 65_535,
-    "mediumtext": 2**24 - 1,
-    "mediumblob": 2**24 - 1,
-}
-_LENGTH = re.compile(r"\((\d+)\)")
 _WIDEST, _FINEST = 38, 30
 _KEY_LENGTH = 255
 """Length, in characters or bytes, of a key column whose source states none."""
@@ -185,7 +183,7 @@ class MySQL(Warehouse):
                 )
             return f"decimal({size.precision},{size.scale})"
         if key and field.type in ("string", "binary"):
-            stated = _LENGTH.search(field.source_type)
+            stated = LENGTH.search(field.source_type)
             length = int(stated[1]) if stated else _KEY_LENGTH
             if field.type == "binary":
                 return f"varbinary({min(length, 4 * _LONGEST_KEY)})"
@@ -214,9 +212,9 @@ class MySQL(Warehouse):
         if "unsigned" in plain:
             alike = _plain(plain) == _plain(field.source_type)
             return fit.Fit(fit.FitVerdict.HOLDS if alike else fit.FitVerdict.REFUSED)
-        enough = _is_fine_enough(plain, field)
+        enough = is_fine_enough(plain, field)
         if enough is None:
-            enough = _is_long_enough(held, plain, field)
+            enough = is_long_enough(held, plain, field)
         if enough is not None:
             return fit.Fit(fit.FitVerdict.HOLDS) if enough else fit.Fit(fit.FitVerdict.WIDEN, wanted)
         found = fit.by_type(held, field, wanted)
@@ -324,30 +322,3 @@ def _spark_type(kind: str, full: str, precision: int | None, scale: int | None) 
 def _plain(kind: str) -> str:
     """A type without its display width, which newer servers do not show: `bigint unsigned`."""
     return re.sub(r"int\(\d+\)", "int", kind.lower())
-
-
-def _is_fine_enough(plain: str, field: Field) -> bool | None:
-    """Whether a time column keeps the microseconds of the field; None for other kinds of columns."""
-    if plain.startswith("datetime") and field.type in ("timestamp", "timestamp_ntz"):
-        return plain == "datetime(6)"
-    if plain.startswith("timestamp") and field.type == "timestamp":
-        return plain == "timestamp(6)"
-    return None
-
-
-def _is_long_enough(held: Field, plain: str, field: Field) -> bool | None:
-    """Whether a column with a limit in bytes has room for the length that the source states; None where it
-    has no such limit."""
-    stated = _LENGTH.search(field.source_type)
-    if held.type == field.type == "binary" and (limit := _byte_limit(plain)) is not None:
-        return stated is not None and int(stated[1]) <= limit
-    if held.type == field.type == "string" and plain in _BYTES:
-        return stated is not None and 4 * int(stated[1]) <= _BYTES[plain]
-    return None
-
-
-def _byte_limit(plain: str) -> int | None:
-    if plain in _BYTES:
-        return _BYTES[plain]
-    match = _LENGTH.search(plain) if plain.startswith("varbinary") else None
-    return int(match[1]) if match else None

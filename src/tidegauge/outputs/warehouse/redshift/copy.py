@@ -258,7 +258,7 @@ def _access(warehouse: Redshift, file: LakeFile) -> str:
 def _text(value: str) -> str:
     if "\\" in value or "\0" in value:
         raise OutputError(
-            "a path, role or key with a backslash cannot be said to Redshift's COPY", hint="use another"
+            "a path, role or key with a backslash cannot be passed to Redshift's COPY", hint="use another"
         )
     return "'" + value.replace("'", "''") + "'"
 

@@ -182,7 +182,9 @@ class RedshiftSession:
             return OutputUnreachable(f"{self._place} went away: {words}", hint="run again once it answers")
         if code[:2] in ("22", "23") or _VALUE.search(words):
             return ValueRejected(words)
-        return OutputError(f"{self._place} refused a statement: {words}", hint="its own words say why")
+        return OutputError(
+            f"{self._place} refused a statement: {words}", hint="the server's message above says why"
+        )
 
 
 def _find_tables(sql: str) -> list[tuple[str, str]]:

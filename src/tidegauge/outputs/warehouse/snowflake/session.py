@@ -104,13 +104,15 @@ class SnowflakeSession:
             return ValueRejected(words)
         if state == "42501":
             return PermissionDenied(
-                f"{self._place} refused a statement: {words}", hint="its own words say why"
+                f"{self._place} refused a statement: {words}", hint="the server's message above says why"
             )
         if isinstance(error, errors.OperationalError | errors.InterfaceError) or state[:2] == "08":
             return OutputUnreachable(
                 f"the connection to {self._place} was lost: {words}", hint="run again once it answers"
             )
-        return OutputError(f"{self._place} refused a statement: {words}", hint="its own words say why")
+        return OutputError(
+            f"{self._place} refused a statement: {words}", hint="the server's message above says why"
+        )
 
 
 def _to_int(value: Any) -> Any:
