@@ -42,6 +42,7 @@ there is one, and whether trying again may help (`retryable`).
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,6 +94,16 @@ class TidegaugeError(Exception):
     def __str__(self) -> str:
         """The sentence and the hint: in a Python traceback nothing else prints the hint."""
         return f"{self.sentence}\nhint: {self.hint}" if self.hint else self.sentence
+
+
+def unexpected_error(fault: Exception, *, flow: str | None = None) -> TidegaugeError:
+    """Make the error for an exception that no code of ours raises on purpose."""
+    of = f"{flow}: " if flow else ""
+    return TidegaugeError(
+        f"{of}unexpected {type(fault).__name__}: {fault}",
+        hint="this is a bug of Tidegauge; please report it with what --debug shows",
+        detail="".join(traceback.format_exception(fault)),
+    )
 
 
 @contextmanager

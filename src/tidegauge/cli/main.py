@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from typing import Annotated
 
 import typer
@@ -44,7 +43,7 @@ from tidegauge.cli import (
 from tidegauge.cli.garbage import fewer_collections
 from tidegauge.cli.group import CommandGroup
 from tidegauge.cli.output import report_error, say
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import TidegaugeError, unexpected_error
 
 app = typer.Typer(
     name="tidegauge",
@@ -111,13 +110,10 @@ def main() -> None:
             app()
     except TidegaugeError as error:
         sys.exit(report_error(error, json="--json" in sys.argv, debug="--debug" in sys.argv))
-    except Exception as error:
-        surprise = TidegaugeError(
-            f"unexpected {type(error).__name__}: {error}",
-            hint="this is a bug of Tidegauge; please report it with what --debug shows",
-            detail=traceback.format_exc(),
+    except Exception as fault:
+        sys.exit(
+            report_error(unexpected_error(fault), json="--json" in sys.argv, debug="--debug" in sys.argv)
         )
-        sys.exit(report_error(surprise, json="--json" in sys.argv, debug="--debug" in sys.argv))
     except SystemExit as end:
         # After a success return: schedulers that call this in their process take SystemExit for a failure.
         if end.code not in (None, 0):

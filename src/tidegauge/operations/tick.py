@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tidegauge.errors import FlowHeld, Stopped, TidegaugeError
+from tidegauge.errors import FlowHeld, Stopped, TidegaugeError, unexpected_error
 from tidegauge.flows.selection.scheduled import ScheduledPart
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.schedule import FlowSchedule
@@ -111,11 +110,7 @@ def run_tick(
     except TidegaugeError as fault:
         error = fault
     except Exception as fault:
-        error = TidegaugeError(
-            f"unexpected {type(fault).__name__}: {fault}",
-            hint="this is a bug of Tidegauge; please report it with what --debug shows",
-            detail=traceback.format_exc(),
-        )
+        error = unexpected_error(fault)
     result = TickResult(part.schedule, at, time.monotonic() - began, report, error)
     ended(result)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from tidegauge.errors import (
     Stopped,
     TidegaugeError,
     WrongState,
+    unexpected_error,
 )
 from tidegauge.model.claim import Claim
 from tidegauge.model.error_json import error_to_json
@@ -63,7 +63,7 @@ class PlanExecutor:
                 error = fault
             except Exception as fault:
                 # An unexpected error of one flow must not end the others, nor leave its lease behind.
-                error = _unexpected_error(plan, fault)
+                error = unexpected_error(fault, flow=plan.draft.flow)
             ended = error is None and bool(receipts)  # the advance past the last batch ended the attempt
             error = self._finish(claim, error, ended=ended)
         report = FlowReport(
@@ -150,14 +150,6 @@ class PlanExecutor:
         except TidegaugeError as fault:
             return error or fault
         return error
-
-
-def _unexpected_error(plan: Plan, error: Exception) -> TidegaugeError:
-    return TidegaugeError(
-        f"{plan.draft.flow}: unexpected {type(error).__name__}: {error}",
-        hint="this is a bug of Tidegauge; please report it with what --debug shows",
-        detail=traceback.format_exc(),
-    )
 
 
 def _state_after(error: TidegaugeError | None) -> State:

@@ -6,10 +6,9 @@ itself, and the next run repeats one that died. A view has no rows to lose.
 
 from __future__ import annotations
 
-import traceback
 from contextlib import nullcontext
 
-from tidegauge.errors import Stopped, TableMissing, TidegaugeError
+from tidegauge.errors import Stopped, TableMissing, TidegaugeError, unexpected_error
 from tidegauge.flows.maintenance.base import MaintainedTable, Maintenance, MaintenanceResult, output_of
 from tidegauge.flows.maintenance.optimize import optimize
 from tidegauge.flows.view import View
@@ -34,12 +33,8 @@ def bring_up_to_date(run: RunContext, spec: WithoutData) -> list[FlowReport]:
         return [run.end(FlowReport(spec.name, State.FAILED, run.since(began), error=error))]
     except Exception as fault:
         # An unexpected error of one flow must not end the others.
-        surprise = TidegaugeError(
-            f"{spec.name}: unexpected {type(fault).__name__}: {fault}",
-            hint="this is a bug of Tidegauge; please report it with what --debug shows",
-            detail=traceback.format_exc(),
-        )
-        return [run.end(FlowReport(spec.name, State.FAILED, run.since(began), error=surprise))]
+        bug = unexpected_error(fault, flow=spec.name)
+        return [run.end(FlowReport(spec.name, State.FAILED, run.since(began), error=bug))]
 
 
 def _make_view(run: RunContext, spec: ViewFlow) -> FlowReport:
