@@ -30,10 +30,16 @@ demo: setup
 # last, so that no process is idle at the end. More processes than two cores need, since many tests wait.
 SPREAD := --dist loadfile --no-loadscope-reorder
 
+# The tests compiled once, instead of by every test process for itself. What cannot be compiled, the run itself tells.
+.venv/compiled: .venv/ready
+	$(BIN)/pytest -q --collect-only >/dev/null || true
+	touch $@
+
 # Every test process keeps what it has compiled for the others.
 test test-long fast: export PYTHONDONTWRITEBYTECODE :=
 
-test: setup servers schedulers axe
+test: setup
+	$(MAKE) -j4 servers schedulers axe .venv/compiled
 	$(BIN)/pytest -n 5 $(SPREAD) --durations=40 -o faulthandler_timeout=1500 -m "not long"
 
 test-long: setup servers
