@@ -116,6 +116,12 @@ MISTAKES = {
     "action": ('expect: {"a > 1": {action: ▲quarantin}}', "`quarantin`", "`quarantine`"),
     "fraction": ('expect: {"a > 1": {action: warn, max_fraction: ▲2}}', "`2` is not a share", "`30%`"),
     "bare one": ('expect: {"a > 1": {action: warn, max_fraction: ▲1}}', "`1` is not a share", "`0.3`"),
+    "big exponent": (
+        'expect: {"a > 1": {action: warn, max_fraction: ▲1e3}}',
+        "`1e3` is not a share",
+        "`0.3`",
+    ),
+    "more than all": ('expect: {"a > 1": {action: warn, max_fraction: ▲9e-0}}', "0% to 100%", None),
     "fraction of fail": ('expect: {"a > 1": {max_fraction: ▲0.1}}', "needs an action", "quarantine"),
     "fraction of all": ("expect: {a: {unique: true, action: warn, max_fraction: ▲0.1}}", "counts rows", None),
     "unique aside": (
@@ -152,7 +158,16 @@ def test_one_check_stands_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("written", "fraction"),
-    [("1%", 0.01), ("0.01", 0.01), ("100%", 1.0), ("1.0", 1.0), ("0", 0.0), ("0.5%", 0.005)],
+    [
+        ("1%", 0.01),
+        ("0.01", 0.01),
+        ("100%", 1.0),
+        ("1.0", 1.0),
+        ("0", 0.0),
+        ("0.5%", 0.005),
+        ("1e-3", 0.001),
+        ("1.5E-05", 0.000015),
+    ],
 )
 def test_a_fraction_is_written_like_the_limit_of_deletes(
     tmp_path: Path, written: str, fraction: float
@@ -162,7 +177,7 @@ def test_a_fraction_is_written_like_the_limit_of_deletes(
     assert values.share(written) == fraction
 
 
-@pytest.mark.parametrize("fraction", [1e-05, 1 / 3, 0.01, 1.0])
+@pytest.mark.parametrize("fraction", [1.5e-40, 1e-05, 1 / 3, 0.01, 1.0])
 def test_a_fraction_in_python_is_a_number(tmp_path: Path, fraction: float) -> None:
     expect = f'{{"a > 1": {{"action": "warn", "max_fraction": {fraction!r}}}}}'
     code = f'@tg.flow(a="t", output=tg.delta("u", key="k"), expect={expect})\ndef f(a): return a\n'

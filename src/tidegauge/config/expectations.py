@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -272,8 +271,6 @@ def _make_expectation(one: _Written) -> Expectation:
             hint="add `action: quarantine`, `drop` or `warn`",
             trail=("max_fraction",),
         )
-    if isinstance(fraction, float):
-        fraction = f"{Decimal(str(fraction)):f}"  # written without an exponent
     return replace(made, max_fraction=_at("max_fraction", values.share, fraction))
 
 

@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"[+-]?\d[\d_]*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", re.ASCII)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
-_SHARE = re.compile(r"0|[01]?\.\d{1,20}", re.ASCII)
+_SHARE = re.compile(r"0|[01]?\.\d{1,20}|\d(?:\.\d{1,20})?[eE]-\d{1,3}", re.ASCII)
 _ROLES = re.compile(r"default|arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+", re.ASCII)
 _ACCOUNT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,250}[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("string", "timestamp", "timestamp_ntz", "date")
@@ -129,7 +129,7 @@ def flag(value: Any) -> bool:
 
 
 def share(value: Any) -> float:
-    """A part of the whole: `30%`, or `0.3`. A bare `1` could be 1% or all, and is refused."""
+    """A part of the whole: `30%`, `0.3` or `3e-1`. A bare `1` could be 1% or all, and is refused."""
     written = text(value).strip()
     percent = _PERCENT.fullmatch(written)
     if not percent and not _SHARE.fullmatch(written):
