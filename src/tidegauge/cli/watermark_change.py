@@ -27,7 +27,7 @@ from tidegauge.model.spec import Stage
 _FirstStageOption = Annotated[
     Stage | None,
     typer.Option(
-        help="Which stage of a table that has two. Default: extract; load then reads again what follows."
+        help="Which stage of a table that has two. Default: extract; load follows what extract then writes."
     ),
 ]
 
