@@ -51,6 +51,11 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert not [target for target in targets if not (page.parent / target).exists()]
 
 
+def test_no_help_cuts_a_summary() -> None:
+    lines = (ROOT / "docs" / "cli.md").read_text().splitlines()
+    assert not [line for line in lines if line.endswith("...") and not line.startswith("Usage: ")]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_and_flag_in_a_page_exists(page: Path) -> None:
     parts = re.split(r"^## tidegauge (.+)$", (ROOT / "docs" / "cli.md").read_text(), flags=re.MULTILINE)

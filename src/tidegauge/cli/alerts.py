@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
@@ -14,7 +15,7 @@ from tidegauge.errors import ConfigError
 if TYPE_CHECKING:
     from tidegauge.operations.incidents import Incident
 
-app = typer.Typer(help="Try the alert channels, and list what is open.", no_args_is_help=True)
+app = make_group("Try the alert channels, and list what is open.")
 
 
 @app.command("test")

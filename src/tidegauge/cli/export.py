@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import DebugOption, ProjectOption, SelectOption
 from tidegauge.cli.output import say
 from tidegauge.cli.project import open_project
 
-app = typer.Typer(
-    help="The project in the words of other tools.", no_args_is_help=True, rich_markup_mode=None
-)
+app = make_group("The project in the words of other tools.")
 
 
 class ExportTarget(StrEnum):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption, TableOption, selection
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
@@ -14,11 +15,7 @@ from tidegauge.cli.project import open_project
 if TYPE_CHECKING:
     from tidegauge.operations.files import CleanedFiles, CompactedFiles
 
-app = typer.Typer(
-    help="What lies in the lake, and what dead attempts left there. Also called s3clean.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = make_group("What lies in the lake, and what dead attempts left there. Also called s3clean.")
 
 _COMPACT = "nothing to compact: no two small files lie side by side in batches that every load has passed"
 _CLEAN = "nothing to clean: committed files stay unless --earlier-epochs or --loaded asks for them"

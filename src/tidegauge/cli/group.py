@@ -1,9 +1,10 @@
-"""A group of commands whose `--help` shows the whole summary of each command."""
+"""Groups of commands whose `--help` shows the whole summary of each command."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 _WHOLE = 1000
@@ -20,3 +21,8 @@ class CommandGroup(TyperGroup):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(shown)
+
+
+def make_group(about: str) -> typer.Typer:
+    """Make a group below the top level, to which commands can be added."""
+    return typer.Typer(help=about, cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)

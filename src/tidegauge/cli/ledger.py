@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.cli.confirm import DryRunOption, ReasonOption, YesOption, check_reason, confirm_with_reason
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import (
     DebugOption,
     JsonOption,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tidegauge.ledger.backup import FlowBackup
     from tidegauge.operations.rebuild import RebuildPreview
 
-app = typer.Typer(help="The store of watermarks itself.", no_args_is_help=True, rich_markup_mode=None)
+app = make_group("The store of watermarks itself.")
 
 
 @app.command("migrate")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tidegauge.cli.confirm import ReasonOption, YesOption, check_reason, confirm_with_reason
+from tidegauge.cli.group import make_group
 from tidegauge.cli.log import LogFormat, LogFormatOption, watch_here
 from tidegauge.cli.options import DebugOption, JsonOption, ProjectOption, SelectOption
 from tidegauge.cli.output import print_json, print_table, report_error, say
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tidegauge.flows.quarantine.summary import QuarantineSummary
     from tidegauge.operations.quarantine import QuarantineResult
 
-app = typer.Typer(help="Rows that expectations set aside.", no_args_is_help=True)
+app = make_group("Rows that expectations set aside.")
 
 
 @app.command("list")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.cli.confirm import ReasonOption, check_reason
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import DebugOption, JsonOption, ParallelOption, ProjectOption
 from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.progress import Stop
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tidegauge.operations.schedule_list import Listing
     from tidegauge.operations.suspend import SuspendResult
 
-app = typer.Typer(help="Flows by the clock.", no_args_is_help=True, rich_markup_mode=None)
+app = make_group("Flows by the clock.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A flow, a table, or the pipeline.")]
 

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import DebugOption, JsonOption
 from tidegauge.cli.output import print_json, say
 
-app = typer.Typer(help="The Spark that is kept warm.", no_args_is_help=True, rich_markup_mode=None)
+app = make_group("The Spark that is kept warm.")
 
 
 @app.command("status")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
 from tidegauge.cli import watermark_change, watermark_get, watermark_transfer
+from tidegauge.cli.group import make_group
 from tidegauge.cli.options import DebugOption, JsonOption, PipelineOption, ProjectOption
 from tidegauge.cli.output import print_json, say, show_table
 from tidegauge.cli.project import open_project
 
-app = typer.Typer(
-    help="How far everything has got, and changing it by hand.", no_args_is_help=True, rich_markup_mode=None
-)
+app = make_group("How far everything has got, and changing it by hand.")
 
 
 @app.command("list")
