@@ -12,7 +12,8 @@ from tidegauge.config.load import load_project
 from tidegauge.model.spec import Database, Lake
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+ABOUT_CODE = [ROOT / "ARCHITECTURE.md", *sorted(ROOT.glob("docs/adr/*.md"))]
 
 
 def test_the_pages_made_from_the_code_are_fresh() -> None:
@@ -54,6 +55,27 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_no_help_cuts_a_summary() -> None:
     lines = (ROOT / "docs" / "cli.md").read_text().splitlines()
     assert not [line for line in lines if line.endswith("...") and not line.startswith("Usage: ")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_follows_a_table_is_not_taken_for_a_row(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^\|.*\n[^|\n].*", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", ABOUT_CODE, ids=lambda page: page.name)
+def test_the_files_that_a_page_about_the_code_names_are_there(page: Path) -> None:
+    named = re.findall(r"`(\w+(?:/\w+)*\.py|\w+/\w[\w/]*)`", page.read_text())
+    real = [name for name in named if "X" not in name]  # X stands for the name of what is new
+    assert [name for name in real if not _is_in_the_code(name)] == []
+
+
+def _is_in_the_code(name: str) -> bool:
+    """Whether there is such a file or folder, by its path below the root or a room, or by its bare name."""
+    folders = [ROOT, ROOT / "src" / "tidegauge", ROOT / "tests"]
+    if "/" not in name:
+        return any(next(folder.rglob(name), None) for folder in folders[1:])
+    return any((folder / f"{name}{end}").exists() for folder in folders for end in ("", ".py"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
