@@ -89,7 +89,7 @@ def after_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object
             stood.append([flow.spec.name for flow in flows if flow.target_checked])
             hand()
 
-        monkeypatch.setattr(planner, "look_at_targets", look)
+        monkeypatch.setattr(planner, "check_targets", look)
         return stood
 
     return let

@@ -122,7 +122,7 @@ def test_b2_a_kill_around_the_commit_neither_loses_nor_doubles_a_row_set_aside(
 @pytest.mark.parametrize(
     "at",
     [
-        Death(("tidegauge.operations.override:carry_out",)),
+        Death(("tidegauge.operations.override:run_override",)),
         Death((QUARANTINE,)),
         Death(("tidegauge.operations.quarantine:run",)),
     ],
@@ -175,8 +175,9 @@ def test_a_delta_table_filled_from_a_database_is_killed_at_either_commit(
 
     source.write("{type: delta, path: bronze}")
     shared = address_of(spark)
-    for turn, place in enumerate(["quarantine:Quarantine.put", "modes:apply"]):
+    places = ["tidegauge.outputs.delta.quarantine:Quarantine.put", "tidegauge.outputs.delta.modes:apply"]
+    for turn, place in enumerate(places):
         source.put((1, 1 - turn * 2), (turn * 2 + 2, 2), (turn * 2 + 3, -3))
-        die(nursery, Death((f"tidegauge.outputs.delta.{place}",)), source, "run", spark=shared)
+        die(nursery, Death((place,)), source, "run", spark=shared)
     end(source, "run")
     assert seen() == (source.good(), Counter({3: 1, 4: 1, 6: 1}))
