@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidegauge.model.canonical import DIGITS
+
 SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 
 
@@ -62,6 +64,8 @@ class EngineFacts:
     """Sqlglot's name for the SQL dialect, if it differs from the engine's name."""
     dataset_word: str | None = None
     """OpenLineage's name for the database, if it differs from the engine's name."""
+    text_hash: str | None = None
+    """SQL of `model.canonical.hash_text`, for a `{text}` in SQL; None if the server does not compute it."""
 
 
 _SERVER_OPTIONS = frozenset({"connect_timeout", "ssl", "ssl_ca"})
@@ -83,6 +87,7 @@ FACTS: Mapping[Engine, EngineFacts] = {
         options=_SERVER_OPTIONS,
         jdbc_jar="com.mysql:mysql-connector-j:9.4.0",
         jdbc_excludes=("com.google.protobuf:protobuf-java",),
+        text_hash=f"CAST(CONV(LEFT(MD5({{text}}), {DIGITS}), 16, 10) AS SIGNED)",
     ),
     Engine.POSTGRESQL: EngineFacts(
         "PostgreSQL",
@@ -94,8 +99,14 @@ FACTS: Mapping[Engine, EngineFacts] = {
         options=_SERVER_OPTIONS,
         jdbc_jar="org.postgresql:postgresql:42.7.8",
         jdbc_excludes=("org.checkerframework:checker-qual",),
+        text_hash=f"('x' || substr(md5({{text}}), 1, {DIGITS}))::bit({4 * DIGITS})::bigint",
     ),
-    Engine.DUCKDB: EngineFacts("DuckDB", readable=True, default_schema="main"),
+    Engine.DUCKDB: EngineFacts(
+        "DuckDB",
+        readable=True,
+        default_schema="main",
+        text_hash=f"CAST('0x' || left(md5({{text}}), {DIGITS}) AS BIGINT)",
+    ),
     Engine.REDSHIFT: EngineFacts(
         "Redshift",
         port=5439,
@@ -122,3 +133,10 @@ def name_readable(mark: str = "") -> tuple[str, str]:
     """Return the readable kinds in two parts, for a sentence: all but the last with commas, and the last."""
     names = [f"{mark}{engine}{mark}" for engine in READABLE]
     return ", ".join(names[:-1]), names[-1]
+
+
+def hash_in_sql(engine: Engine, text: str) -> str:
+    """Return SQL of the hash of the text that the SQL `text` gives; NULL for NULL."""
+    words = FACTS[engine].text_hash
+    assert words is not None
+    return words.format(text=text)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tidegauge.compare.blocks.words import HashedColumn
 from tidegauge.model.canonical import FormKind
-from tidegauge.model.engines import Engine
-from tidegauge.model.hash_sql import hash_in_sql
+from tidegauge.model.engines import Engine, hash_in_sql
 from tidegauge.model.types import parse_decimal
 
 _ARGUMENTS = 90

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.errors import ColumnMissing, CursorUnsuitable, TableMissing
-from tidegauge.model.engines import Engine
-from tidegauge.model.hash_sql import hash_in_sql
+from tidegauge.model.engines import Engine, hash_in_sql
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.spec import Database, TableName
 from tidegauge.model.table import OrderedColumn, SourceColumn, SourceTable

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from tidegauge.errors import SourceError
 from tidegauge.model.batch_data import Split
-from tidegauge.model.engines import FACTS, Engine
-from tidegauge.model.hash_sql import hash_in_sql
+from tidegauge.model.engines import FACTS, Engine, hash_in_sql
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.privileges import QueryRunner, ReadAccess
 from tidegauge.model.spec import Database, ReadMethod, TableName
