@@ -444,7 +444,9 @@ def test_c1_a_vacuum_or_compaction_killed_between_its_steps_takes_nothing_that_a
     delta_flows.run()
     delta_flows.check(table.rows, reader="merge")
     delta_flows.die(
-        Death(("tidegauge.operations.delta_tables:SelectedMaintenance.note",), "before"), *vacuum, on_spark=True
+        Death(("tidegauge.operations.delta_tables:SelectedMaintenance.note",), "before"),
+        *vacuum,
+        on_spark=True,
     )
     table.change(2)
     delta_flows.run()

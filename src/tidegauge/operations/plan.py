@@ -30,7 +30,7 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow, ViewFlow
-from tidegauge.operations.status import is_held
+from tidegauge.operations.status import find_held
 from tidegauge.spark.local_tasks import has_local_tasks
 
 
@@ -137,7 +137,7 @@ def preview(
                 remark(note)
         names = [flow.name for flow in choice.all_flows]
         statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
-        now = ledger.now()
+        held = find_held(ledger, statuses.values())
         found = ledger.watermarks(project.pipeline)
         every: list[GraphFlow] = [*choice.all_flows, *choice.without_data]
         resources = resources_for(project, every, sources, found)
@@ -145,8 +145,7 @@ def preview(
         local = has_local_tasks(project.spark)
         for flow in choice.all_flows:
             status, gone = statuses.get(flow.name), choice.missing.get(flow.name)
-            held = status is not None and is_held(status, now)
-            one = _preview_one(flow, status, gone, resources, limit, held=held, local=local)
+            one = _preview_one(flow, status, gone, resources, limit, held=flow.name in held, local=local)
             shown.append(replace(one, upstreams=flow.upstreams))
         share_types(one.error for one in shown)
         shown += [_preview_view(view, resources) for view in choice.views]

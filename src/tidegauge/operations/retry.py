@@ -10,7 +10,7 @@ from tidegauge.ledger.owner import this_process
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import Listener
-from tidegauge.operations.status import is_held
+from tidegauge.operations.status import find_held
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.runner import open_runner
@@ -30,8 +30,8 @@ def retry(
     with open_runner(project, options, tell=tell, stop=stop) as runner:
         recorded = find_recorded(runner.ledger, project.pipeline)
         choice = choose(project, options.selection, runner.sources, stage=options.stage, recorded=recorded)
-        now, statuses = runner.ledger.now(), runner.ledger.status(project.pipeline)
-        held = {one.flow for one in statuses if is_held(one, now)}
+        statuses = runner.ledger.status(project.pipeline)
+        held = find_held(runner.ledger, statuses)
         left = [flow for flow in choice.all_flows if flow.name not in held]
         planned = {one.flow for one in statuses if one.plan is not None}
         for name in [flow.name for flow in left if reason and flow.name in planned]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -24,6 +24,7 @@ from tidegauge.model.position import (
     to_moment,
     to_text,
 )
+from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
@@ -197,6 +198,18 @@ def is_held(status: FlowStatus, now: datetime) -> bool:
         and (status.lease_until or now) > now
         and not is_gone(status.owner)
     )
+
+
+def find_held(ledger: LedgerReader, statuses: Iterable[FlowStatus]) -> set[str]:
+    """Return the flows that a runner is working on.
+
+    The ledger's clock is asked only if a flow is RUNNING, since a store of files answers by being written to.
+    """
+    running = [one for one in statuses if one.state is State.RUNNING]
+    if not running:
+        return set()
+    now = ledger.now()
+    return {one.flow for one in running if is_held(one, now)}
 
 
 def run_to_json(run: RunRecord) -> dict[str, Any]:
