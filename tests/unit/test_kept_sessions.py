@@ -143,7 +143,10 @@ def test_one_that_its_server_has_ended_is_not_used_again() -> None:
         assert first.closed.is_set()
 
 
-def test_a_forked_process_neither_uses_nor_closes_what_its_parent_keeps_open() -> None:
+def test_a_forked_process_neither_uses_nor_closes_what_its_parent_keeps_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_open, "LINGER", 600.0)
     closed: list[str] = []
     pool = kept_open.IdlePool[str](closed.append)
     pool.keep("here", "the parent's")
