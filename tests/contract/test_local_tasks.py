@@ -162,8 +162,14 @@ class Numbers:
 class Unsynced(Numbers):
     """Numbers on a file system that syncs no file that is open for reading alone."""
 
+    asked: Path = Path("asked")
+    """A file that is made when a sync is asked for."""
+
     def batches(self) -> Iterator[pa.RecordBatch]:
+        assert is_worker(), "nothing is synced any more in this process"
+
         def refuse(fd: Any) -> None:
+            self.asked.touch()
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
         os.fsync = refuse
@@ -219,12 +225,15 @@ def test_a_file_system_that_has_nothing_to_sync_takes_files_of_tasks_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_demand, "FEW", -1)
-    parts = BatchRows(ORDERS, splits=(Unsynced(0, 10), Unsynced(10, 10)))
+    asked = [tmp_path / "asked first", tmp_path / "asked second"]
+    splits = tuple(Unsynced(10 * turn, 10, asked=file) for turn, file in enumerate(asked))
+    parts = BatchRows(ORDERS, splits=splits)
     with closing(LocalTasks(2)) as own:
         files = write_splits(
             Lake("lake", str(tmp_path)), "t/data/x", parts, SparkOnDemand(never, lambda: own)
         )
     assert ids(tmp_path, files) == list(range(20))
+    assert all(file.exists() for file in asked)
 
 
 @pytest.mark.parametrize("engine", ["mysql", "postgresql", "sqlite"])
