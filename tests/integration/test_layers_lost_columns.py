@@ -45,6 +45,12 @@ def refused(house: Lakehouse, flow: str = "copy") -> dict[str, Any]:
     return error
 
 
+def check_verify_names_word(house: Lakehouse) -> None:
+    proof = house.type("verify")
+    assert proof.code == 1, proof
+    assert "the target has lost the column word: " in " ".join(proof.said.split()), proof
+
+
 @pytest.mark.parametrize("output", ["key: id", "mode: append", "mode: scd2, key: id, sequence_by: n"])
 def test_d9_a_run_stops_at_a_column_that_was_dropped_and_a_full_refresh_brings_it_back(
     house: Lakehouse, output: str
@@ -52,6 +58,7 @@ def test_d9_a_run_stops_at_a_column_that_was_dropped_and_a_full_refresh_brings_i
     house.write(f"  copy: {{inputs: {{a: {{path: a}}}}, output: {{path: copy, {output}}}}}\n")
     house.run()
     drop_word(house)
+    check_verify_names_word(house)
     house.sql("INSERT INTO @a VALUES (3, 1, 'c')")
     for _ in range(2):
         assert "--full-refresh" in refused(house)["hint"]
@@ -112,6 +119,7 @@ def test_d9_a_sync_stops_at_a_column_that_its_delta_table_has_lost(house: Lakeho
         )
         house.run()
         drop_word(house, "bronze/orders")
+        check_verify_names_word(house)
         shop.execute("INSERT INTO orders VALUES (3, 'c')")
         shop.commit()
         error = refused(house, "orders")

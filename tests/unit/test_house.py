@@ -28,8 +28,8 @@ KINDS = {
 IMPLEMENT_THE_KINDS = ("flows", "outputs")
 MOST_QUESTIONS = 3
 MOST_QUESTIONS_OF_CONFIG = 7
-"""How often code outside these rooms may ask of which kind a flow or an output is, by `isinstance` or `match`.
-`config`, which makes the kinds, is counted apart."""
+"""How often code outside these rooms may ask of which kind a flow or an output is, by `isinstance` or
+`match`. `config`, which makes the kinds, is counted apart."""
 
 _BRANCHES = (ast.Assert, ast.ExceptHandler, ast.If, ast.IfExp, ast.match_case)
 

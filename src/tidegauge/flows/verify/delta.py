@@ -25,6 +25,7 @@ from tidegauge.errors import (
 from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.transform_fingerprint import TargetTransforms, TransformFingerprint
 from tidegauge.flows.verify.append import compare_appended
+from tidegauge.flows.verify.lost_columns import name_columns
 from tidegauge.flows.verify.pins import earlier_pins
 from tidegauge.model.delta_flow import IS_CURRENT, DeltaFlow, DeltaInput
 from tidegauge.model.mode import OutputKind
@@ -35,6 +36,7 @@ from tidegauge.model.spec import Drift
 from tidegauge.model.versions import DeltaHistory
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.delta.epochs import EpochState
+from tidegauge.outputs.delta.lost_columns import find_absent
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.delta.errors import translate_read_error
@@ -116,7 +118,7 @@ def verify_delta(
     notes = tuple(_note_unread(part, proof) for part in flow.moving if _count_newer(part, proof))
     try:
         with places.session(flow) as session:
-            found = _compare(proof, session)
+            found = _mark_lost_columns(_compare(proof, session), proof, session)
     except TidegaugeError:
         raise
     except Exception as error:
@@ -149,6 +151,19 @@ def _compare(proof: DeltaProof, session: SparkSession) -> Difference:
     elif pins:
         found = _compare_by_key(proof, session, target, pins=pins, lacking=lacking)
     return found if found.equal or note is None else replace(found, notes=(note,))
+
+
+def _mark_lost_columns(found: Difference, proof: DeltaProof, session: SparkSession) -> Difference:
+    assert proof.standing.look is not None
+    absent = {name.casefold() for name in find_absent(proof.standing.look, proof.flow)}
+    lost = [one for one in proof.rows(session).columns if one.casefold() in absent] if absent else []
+    if not lost:
+        return found
+    note = (
+        f"the target has lost the {name_columns(lost)}: `tidegauge run --select {proof.flow.name}"
+        " --full-refresh --reason …` computes what is gone"
+    )
+    return replace(found, notes=(*found.notes, note), lost=tuple(lost))
 
 
 def _compare_by_key(

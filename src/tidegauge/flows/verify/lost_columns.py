@@ -25,7 +25,7 @@ def mark_lost_columns(pair: TablePair, found: Difference, *, known: str | None) 
     absent = tuple(one.name for one in described.columns if pair.table.named(one.name) not in pair.held)
     if not absent:
         return found
-    names = _name(absent)
+    names = name_columns(absent)
     if flow.options.drift is Drift.FREEZE or known != described.fingerprint:
         return replace(found, notes=(*found.notes, f"the target does not have the {names}: not compared"))
     note = (
@@ -61,11 +61,11 @@ def refuse_lost_columns(flow: TableFlow, output: Output, layout: Layout) -> None
             else f"backfill -t {flow.table} --column {lost[0]}"
         )
         raise OutputDisagrees(
-            f"{flow.name}: {output.place} has lost the {_name(lost)}, which earlier batches filled",
+            f"{flow.name}: {output.place} has lost the {name_columns(lost)}, which earlier batches filled",
             hint=f"`tidegauge {command} --reason …` brings the values back;"
             f" to do without it say `columns: {{exclude: [{', '.join(lost)}]}}`",
         )
 
 
-def _name(columns: Sequence[str]) -> str:
+def name_columns(columns: Sequence[str]) -> str:
     return f"column{'' if len(columns) == 1 else 's'} {', '.join(columns)}"

@@ -16,20 +16,31 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+def find_absent(look: Snapshot, flow: DeltaFlow) -> list[str]:
+    """Return the columns that the flow has written and its target no longer has.
+
+    None in an empty target, which may get them again; none where all rows are written each time, or columns
+    are never added.
+    """
+    if flow.drift is not Drift.EVOLVE or flow.output.mode.facts.replaces_all:
+        return []
+    target = target_of(look)
+    absent = [one for one in written_columns(target, flow.output) if target.column(one) is None]
+    return [] if absent and look.is_empty() else absent
+
+
 def refuse_lost(look: Snapshot, schema: StructType, change: DeltaChange, flow: DeltaFlow) -> None:
     """Raise OutputDisagrees if the target has lost a column that these rows have.
 
     Added again, it would be NULL in the rows that the batch does not write, without a sign that values are
-    lost. So it may come back in an empty target, or if the batch compares the whole target, unless that keeps
-    old rows. Policies other than `drift: evolve` never add a column.
+    lost. So it may come back if the batch compares the whole target, unless that keeps old rows.
     """
     output = flow.output
-    if flow.drift is not Drift.EVOLVE or output.mode.facts.replaces_all:
+    if change.whole and not output.mode.facts.keeps_every_change:
         return
-    target = target_of(look)
-    ours = {name.casefold() for name in written_columns(target, output)}
-    lost = [one for one in schema.names if target.column(one) is None and one.casefold() in ours]
-    if not lost or look.is_empty() or (change.whole and not output.mode.facts.keeps_every_change):
+    absent = {name.casefold() for name in find_absent(look, flow)}
+    lost = [one for one in schema.names if one.casefold() in absent]
+    if not lost:
         return
     names = f"column{'s' if len(lost) > 1 else ''} {', '.join(lost)}"
     raise OutputDisagrees(
