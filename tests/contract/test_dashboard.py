@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.support.dashboard import GONE, HOSTILE, fill, make_project
+from tests.support.dashboard import GONE, HOSTILE, MINUTE, fill, make_project
 from tests.support.dashboard import ledger_place as ledger_place
 from tests.support.dashboard import shop as shop
-from tests.support.drafts import ME, draft
+from tests.support.drafts import ME, draft, receipt
 from tests.support.project import here
 from tidegauge import WatermarkTracker
 from tidegauge.config.load import load_project
@@ -23,7 +25,9 @@ from tidegauge.dashboard.access import Access
 from tidegauge.dashboard.app import make_app
 from tidegauge.flows.override.preview import KINDS
 from tidegauge.ledger.open import Ledger, open_ledger
+from tidegauge.model.position import Window
 from tidegauge.model.secret import Secret
+from tidegauge.model.state import State
 
 PAGES = ("/", "/runs", "/graph", "/proofs", "/history")
 
@@ -132,13 +136,41 @@ def test_each_override_is_a_change_by_hand_and_begins_a_lane(shop: Path, kind: s
     assert f'class="event e-{kind}"' in client(shop).get("/history?event=by+hand").text
 
 
-def test_a_piece_that_was_read_again_leads_to_its_own_event(shop: Path) -> None:
+def _repair(ledger: Ledger) -> None:
+    ledger.note("shop", "orders", "repair", owner=ME, reason="seven rows differed")
+
+
+def _deliver_late_rows(ledger: Ledger) -> None:
+    """Read the second of three seconds once more, as a lookback does."""
+    [mark] = ledger.watermarks("shop", ["orders"])
+    made = draft(start=1, batches=1)
+    part = replace(made.inputs[0], window=Window(mark.position, mark.position))
+    late = replace(made, inputs=(part,), batches=(replace(made.batches[0], again=True),))
+    plan = ledger.plan([late], owner=ME, run_id="late")["orders"]
+    claim = ledger.claim(plan, owner=ME, run_id="late", lease=MINUTE)
+    ledger.begin(claim, 0)
+    ledger.advance(claim, 0, receipt(plan, 0, rows=7))
+    ledger.finish(claim, State.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("read_again", "event", "words"),
+    [
+        (_repair, "repair", "seven rows differed"),
+        (_deliver_late_rows, "advanced", "read again below the watermark, which stayed where it is"),
+    ],
+    ids=["repair", "late rows"],
+)
+def test_a_piece_that_was_read_again_leads_to_its_own_event(
+    shop: Path, read_again: Callable[[Ledger], None], event: str, words: str
+) -> None:
     with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
         assert isinstance(ledger, Ledger)
-        ledger.note("shop", "items", "repair", owner=ME, reason="seven rows differed")
-    text = client(shop).get("/gaps?name=items").text
-    assert "seven rows differed" in text
-    assert "tidegauge history -t items --event repair" in text
+        read_again(ledger)
+    text = client(shop).get("/gaps?name=orders").text
+    assert re.findall(r'class="piece k-(\w+)"', text) == ["delivered", "again"]
+    assert words in text
+    assert f"tidegauge history -t orders --event {event}" in text
 
 
 def test_the_history_says_who_and_why_and_pages(shop: Path) -> None:

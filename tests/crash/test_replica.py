@@ -29,7 +29,7 @@ sync:
 
 
 def counted(folder: Path) -> list[tuple[int, int]]:
-    """Rows inserted and updated by each run, as the document's own view tells it."""
+    """Rows inserted and updated by each run, as the paper's own view tells it."""
     with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
         return sorted(ledger.execute("SELECT rows_inserted, rows_updated FROM etl_pipeline_sync_control"))
 

@@ -1,4 +1,4 @@
-"""On a terminal the documents' commands work as they type them: what is missing is asked for."""
+"""On a terminal commands work as the papers on them type them: what is missing is asked for."""
 
 from __future__ import annotations
 
