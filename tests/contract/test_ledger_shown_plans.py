@@ -45,7 +45,7 @@ def alike(rows: list[Row], *but: str) -> list[Row]:
 
 
 def plan_tables(ledger: Ledger) -> None:
-    """A day of the paper on version ranges: a plan ends, the next fails half-way, another one waits unclaimed."""
+    """A day of the paper on version ranges: one plan ends, one fails half-way, another waits unclaimed."""
     tables = ("bronze.a", "bronze.b")
     done = ledger.plan([versions(tables)], owner=ME, run_id="x")["silver"]
     ledger.complete("silver", "silver", done.plan_id, owner=ME, run_id="x", rows={"bronze.a": 41})
