@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,10 @@ from tidegauge.declare import forget
 
 _PREFIX = "tidegauge_flows_"
 _LIBRARIES = ("site-packages", "dist-packages")
+_LIBRARY_FOLDERS = (Path(sysconfig.get_path("stdlib")), Path(__file__).parent)
 _importing = threading.RLock()
-# The modules that each project of this process has imported, by its folder: two may both have a `silver`.
-_brought: dict[Path, set[str]] = {}
+_projects: set[Path] = set()
+"""The folders of the projects of this process."""
 
 
 class ModuleMissing(Exception):
@@ -57,6 +59,8 @@ def import_by_name(root: Path, name: str, file: Path | None = None) -> ModuleTyp
         wanted = file or next((path for path in _find_module_files(root, name) if path.is_file()), None)
         if wanted is not None and (found is None or not wanted.samefile(found)):
             raise ModuleHidden(wanted, name, found)
+        if not is_own_file(root, found) and any(is_own_file(other, found) for other in _projects):
+            raise ModuleMissing(name)
         return module
 
 
@@ -80,30 +84,37 @@ def import_by_file(root: Path, file: Path) -> ModuleType:
 
 
 def list_own_modules(root: Path) -> list[ModuleType]:
-    """The modules of the project's folder that this process has imported."""
-    with _importing:
-        names = _brought.get(_normalize(root), set())
-        return [sys.modules[name] for name in sorted(names) if name in sys.modules]
+    """The modules of the project's folder that this process has imported, whoever did it."""
+    root = _normalize(root)
+    return [
+        module
+        for module in _list_modules()
+        if module.__name__.startswith(_PREFIX) or any(is_own_file(root, file) for file in _files_of(module))
+    ]
 
 
 def is_own_file(root: Path, file: str | None) -> bool:
     """Whether a file is the project's own code, and not that of a library in its folder."""
     return (
-        file is not None and Path(file).is_relative_to(root) and not set(_LIBRARIES) & set(Path(file).parts)
+        file is not None
+        and (path := Path(file)).is_relative_to(root)
+        and not set(_LIBRARIES) & set(path.parts)
+        and not any(path.is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
     )
 
 
 @contextlib.contextmanager
 def _from(root: Path) -> Iterator[Path]:
-    """In this block imports look into the project's folder first, and into no other project's. Gives the
-    folder as `sys.path` has it.
+    """In this block imports look into the project's folder first. Gives the folder as `sys.path` has it.
 
-    The folder stays at the end of `sys.path`, for what functions import when they run.
+    The folder stays at the end of `sys.path`, for what functions import when they run. So do the folders of
+    other projects, whose functions may be running, unless they have imported a module that this project has
+    too: then that is forgotten.
     """
     root = _normalize(root)
     with _importing:
-        _forget_other_projects(root)
-        before = set(sys.modules)
+        _projects.add(root)
+        _forget_clashing(root)
         importlib.invalidate_caches()
         sys.path.insert(0, str(root))
         try:
@@ -111,32 +122,57 @@ def _from(root: Path) -> Iterator[Path]:
                 yield root
         finally:
             sys.path.remove(str(root))
-            if str(root) not in sys.path:
-                sys.path.append(str(root))
-            new = {name: sys.modules[name] for name in set(sys.modules) - before}
-            _brought.setdefault(root, set()).update(
-                name for name, module in new.items() if _is_own_module(root, module)
-            )
+            _keep_on_path(root)
 
 
 def _normalize(root: Path) -> Path:
     return Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links, unlike the modules' files
 
 
-def _forget_other_projects(root: Path) -> None:
-    for other in [other for other in _brought if other != root]:
-        for name in _brought.pop(other):
+def _keep_on_path(root: Path) -> None:
+    """Put the folder at the end of `sys.path`, but before those of other projects."""
+    folders = {str(one) for one in _projects}
+    end = len(sys.path)
+    while end and sys.path[end - 1] in folders:
+        end -= 1
+    if str(root) not in sys.path[:end]:
+        sys.path[end:] = [str(root), *(one for one in sys.path[end:] if one != str(root))]
+
+
+def _forget_clashing(root: Path) -> None:
+    """Forget the modules of other projects that have the name of a module of this one, and take the folders
+    of such projects off `sys.path`."""
+    ours = {path.name.removesuffix(".py") for path in root.glob("*")}
+    for module in _list_modules():
+        name, files = module.__name__, _files_of(module)
+        places = _find_module_files(root, name)
+        if name.partition(".")[0] not in ours or any(Path(file) in places for file in files):
+            continue
+        theirs = [one for one in _projects - {root} if any(is_own_file(one, file) for file in files)]
+        if theirs:
             sys.modules.pop(name, None)
             forget(name)
-        with contextlib.suppress(ValueError):
-            sys.path.remove(str(other))
+        for other in theirs:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(str(other))
 
 
-def _find_module_files(root: Path, name: str) -> tuple[Path, Path]:
+def _list_modules() -> list[ModuleType]:
+    """All imported modules, without what other libraries put among them that is none."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(module, ModuleType) and vars(module).get("__name__") == name != "__main__"
+    ]
+
+
+def _files_of(module: ModuleType) -> list[str]:
+    """The file of a module and the folders of a package."""
+    facts = vars(module)  # getattr may load a module that waits for its first use
+    return [file for file in (facts.get("__file__"), *(facts.get("__path__") or ())) if isinstance(file, str)]
+
+
+def _find_module_files(root: Path, name: str) -> tuple[Path, Path, Path]:
+    """Where the project's folder has a module: a file, a package, or a folder without `__init__.py`."""
     stem = root.joinpath(*name.split("."))
-    return stem.with_name(f"{stem.name}.py"), stem / "__init__.py"
-
-
-def _is_own_module(root: Path, module: ModuleType) -> bool:
-    files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-    return module.__name__.startswith(_PREFIX) or any(is_own_file(root, file) for file in files)
+    return stem.with_name(f"{stem.name}.py"), stem / "__init__.py", stem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -153,6 +154,20 @@ def test_what_a_declared_function_calls_reaches_the_workers_too(table: Table, pr
     named = import_by_name(project, "steps").t_by_name
     found = run(table, Function("steps:t_by_name", root=project, call=named)).rows
     assert [(row["id"], row["g"], row["n"]) for row in collected(found)] == [(1, "z", 22)]
+
+
+def test_what_was_imported_before_reaches_the_workers_too(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_before.py").write_text("FACTOR = 5\n")
+    (tmp_path / "own_notebook.py").write_text(
+        PROJECT.replace("helper", "own_before").replace("later.LETTER", "'z'")
+    )
+    (tmp_path / "later.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_notebook")
+    found = run(table, Function("own_notebook:t_by_name", root=tmp_path)).rows
+    assert [row["n"] for row in collected(found)] == [55]
 
 
 def test_parameters_are_the_inputs(table: Table) -> None:

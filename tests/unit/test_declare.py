@@ -19,6 +19,7 @@ from tidegauge.declare import declared_in
 from tidegauge.errors import ConfigError, Place
 from tidegauge.model.delta_flow import DeltaFlow, Function
 from tidegauge.model.spec import Project
+from tidegauge.user_modules import ModuleMissing, import_by_name, list_own_modules
 
 YAML = """\
 pipeline: lakehouse
@@ -76,7 +77,7 @@ HEAD = "import tidegauge as tg\n"
 def _untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(user_modules, "_brought", {})
+    monkeypatch.setattr(user_modules, "_projects", set())
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -281,6 +282,55 @@ def test_two_projects_of_one_process_may_have_modules_of_one_name(tmp_path: Path
     (other / "silver.py").unlink()
     with pytest.raises(ConfigError, match="there is no module `silver2`"):
         load(other, "pipeline: x\nmodules: silver2\n")
+
+
+def test_a_project_leaves_the_functions_of_another_what_they_import_when_they_run(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    (delta_flow,) = declared(one, HEAD + TWICE.replace(" ...", "\n    import imported_late\n    return a"))
+    (one / "imported_late.py").write_text("FROM = 'one'\n")
+    other.mkdir()
+    (other / "gold.py").write_text("")
+    import_by_name(other, "gold")
+    assert isinstance(delta_flow.transform, Function)
+    assert delta_flow.transform.call is not None
+    assert delta_flow.transform.call("rows") == "rows"
+    assert sys.modules["imported_late"].FROM == "one"
+    assert "silver" in sys.modules
+    with pytest.raises(ModuleMissing):
+        import_by_name(other, "silver")
+    # A name that both have means the module of the project that imports it.
+    (other / "imported_late.py").write_text("FROM = 'other'\n")
+    assert import_by_name(other, "imported_late").FROM == "other"
+    assert str(one) not in sys.path
+    assert import_by_name(one, "imported_late").FROM == "one"
+
+
+def test_the_folder_that_was_used_last_comes_before_those_of_other_projects(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder, name in ((one, "silver"), (other, "gold")):
+        folder.mkdir()
+        (folder / f"{name}.py").write_text("")
+        import_by_name(folder, name)
+    assert sys.path[-2:] == [str(other), str(one)]
+    import_by_name(one, "silver")
+    assert sys.path[-2:] == [str(one), str(other)]
+
+
+def test_what_was_imported_before_is_the_projects_own_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_helper.py").write_text("")
+    (tmp_path / "own_silver.py").write_text("import own_helper\n")
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "own_library.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_silver")
+    importlib.import_module("own_library")
+    import_by_name(tmp_path, "own_silver")
+    found = {module.__name__ for module in list_own_modules(tmp_path)}
+    assert {"own_helper", "own_silver", "own_library"} & found == {"own_helper", "own_silver"}
+    assert user_modules not in list_own_modules(Path(user_modules.__file__).parents[1])
 
 
 def test_a_module_that_declares_for_another_declares_for_the_one_that_is_imported(tmp_path: Path) -> None:
