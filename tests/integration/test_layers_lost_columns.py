@@ -69,6 +69,20 @@ def test_d9_a_run_stops_at_a_column_that_was_dropped_and_a_full_refresh_brings_i
     assert proof.code == 0, proof
 
 
+def test_d9_a_batch_that_compares_all_partitions_fills_a_column_that_was_dropped(house: Lakehouse) -> None:
+    output = "output: {path: copy, mode: replace_partitions, partition_by: n}"
+    house.write(f"  copy: {{inputs: {{a: {{path: a}}}}, {output}}}\n")
+    house.run()
+    drop_word(house)
+    house.sql("INSERT INTO @a VALUES (3, 2, 'c')")
+    refused(house)
+    house.write(f"  copy: {{inputs: {{a: {{path: a}}}}, evaluate: whole, {output}}}\n")
+    house.run()
+    assert house.sql("SELECT id, word FROM @copy") == [(1, "a"), (2, "b"), (3, "c")]
+    proof = house.type("verify")
+    assert proof.code == 0, proof
+
+
 def test_d9_a_transform_that_leaves_the_dropped_column_out_goes_on(house: Lakehouse) -> None:
     house.write("  copy: {inputs: {a: {path: a}}, output: {path: copy, key: id}}\n")
     house.run()

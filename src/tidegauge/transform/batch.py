@@ -46,6 +46,8 @@ class BatchInputs:
         self._small, self._session = small, session
         self._made: dict[tuple[str, str], DataFrame] = {}
         self.sifter = ExpectationFilter(flow, self.now, self.keep, guarded=guarded)
+        self.compared_whole = False
+        """Whether the change comes from all rows that the transform gives, and not only from changed ones."""
 
     @property
     def by(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import TransformFailed
@@ -79,7 +80,7 @@ def evaluate_change(
     batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
     with explain_analysis(flow):
         change = add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
-        return replace(change, whole=batch.sifter.whole)
+        return replace(change, whole=batch.compared_whole)
 
 
 def add_checks(
@@ -95,13 +96,14 @@ def add_checks(
         def again(rows: DataFrame) -> tuple[CheckCount, ...]:
             return count_repeated(flow, rows, None if target is None else target(), change.touched)
 
-    return replace(change, judge=batch.sifter.judge, guarded=batch.sifter.guarded, count_repeated=again)
+    judge = partial(batch.sifter.judge, whole=batch.compared_whole)
+    return replace(change, judge=judge, guarded=batch.sifter.guarded, count_repeated=again)
 
 
 def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
     match batch.flow.output.mode:
         case Mode.OVERWRITE:
-            batch.sifter.whole = True
+            batch.compared_whole = True
             return DeltaChange(batch.sifter.sift(drop_deletes(batch.whole())), notes=tuple(batch.notes))
         case Mode.APPEND:
             rows, refused = find_appended(batch, choice)
@@ -167,7 +169,7 @@ def _with_deletes(batch: BatchInputs, rows: DataFrame, keys: DataFrame) -> DataF
 def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -> DataFrame:
     """What differs between the whole result and the target."""
     whole = batch.sifter.sift(batch.whole())
-    batch.sifter.whole = True
+    batch.compared_whole = True
     if target is None:
         return add_change_type(whole)
     output = batch.flow.output
@@ -262,18 +264,13 @@ def _replace_partitions(
     elif batch.raw:
         touched = batch.keep(batch.whole().select(*(F.col(quote(name)) for name in by)).distinct())
         return sift(every), touched
-    if touched is None and target is None:
-        batch.sifter.whole = True
-        rows = sift(every)
-        return rows, rows.select(*(F.col(quote(name)) for name in by)).distinct()
-    if touched is None and target is not None:
-        if batch.flow.expect:
-            # Rows of unchanged partitions are checked too, because the expectations may be new.
-            batch.sifter.whole = True
-            every = sift(every)
+    if touched is None:
+        batch.compared_whole = True
+        every = sift(every)  # rows of unchanged partitions too, because the expectations may be new
+        if target is None:
+            return every, every.select(*(F.col(quote(name)) for name in by)).distinct()
         touched = batch.keep(find_changed_partitions(every, target(), by))
         return filter_by_keys(every, touched, by, how="left_semi"), touched
-    assert touched is not None
     return sift(filter_by_keys(every, touched, by, how="left_semi")), touched
 
 

@@ -48,8 +48,6 @@ class ExpectationFilter:
         self._keep = keep
         self._seen: list[DataFrame] = []
         self.guarded = guarded and bool(flow.expect)
-        self.whole = False
-        """Whether all rows that the transform gives were checked, and not only those of a change."""
 
     def sift(self, rows: DataFrame) -> DataFrame:
         """Of rows that a batch is about to write, those that are not set aside; all count for the verdict.
@@ -71,18 +69,19 @@ class ExpectationFilter:
             return rows
         return self._checks.mark(rows).where(self._checks.kept()).drop(FAILED)
 
-    def judge(self) -> Verdict | None:
-        """The verdict over the batch's rows; None where none were checked. Raises ExpectationFailed."""
+    def judge(self, *, whole: bool) -> Verdict | None:
+        """The verdict over the batch's rows; None where none were checked. `whole`: they are all rows that
+        the transform gives, and not only those of a change. Raises ExpectationFailed."""
         if self.guarded:
             counts = tuple(CheckCount(one.name, one.action, 0) for one in self._checks.expectations)
-            return Verdict(Checks(None, counts), None, whole=self.whole)
+            return Verdict(Checks(None, counts), None, whole=whole)
         if not self._seen:
             return None
         rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), self._seen)
         rows = rows.drop(
             *(name for name in rows.columns if name.startswith("_commit_") or name == CHANGE_TYPE)
         )
-        return judge(self._flow, self._checks, rows, whole=self.whole)
+        return judge(self._flow, self._checks, rows, whole=whole)
 
 
 def can_guard(flow: DeltaFlow) -> bool:
