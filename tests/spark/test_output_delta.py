@@ -233,6 +233,21 @@ def test_drift_adds_and_widens_columns_and_a_row_that_is_written_has_none_that_i
         evolving.put(5, "SELECT 4L AS id, 'many' AS n, 'u' AS _change_type")
 
 
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
+def test_d9_a_column_that_only_a_failed_batch_had_is_not_told_to_be_dropped_when_it_comes_again(
+    spark: SparkSession, tmp_path: Path, mode: Mode
+) -> None:
+    key = ("id",) if mode is Mode.MERGE else ()
+    writer = Writer(spark, delta_flow_of(tmp_path / "t", mode, key=key))
+    kind = ", 'u' AS _change_type" if key else ""
+    with pytest.raises(TransformFailed, match=r"[Dd]ivision by zero"):
+        writer.put(1, f"SELECT id, string(1 DIV (id - 1)) AS word{kind} FROM range(3)")
+    writer.put(1, f"SELECT 1L AS id{kind}")
+    assert writer.rows("*") == [(1,)]
+    writer.put(2, f"SELECT 2L AS id, 'b' AS word{kind}")
+    assert writer.rows("*") == [(1, None), (2, "b")]
+
+
 def test_a_target_that_somebody_made_or_changed(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = f"delta.`{path}`"

@@ -10,6 +10,7 @@ from tidegauge.delta_log.batch_commit import batch_info
 from tidegauge.delta_log.snapshot import Log, Snapshot
 from tidegauge.model.delta_flow import DeltaTable
 from tidegauge.outputs.delta.target import MADE, list_columns, needs_mapping, target_of
+from tidegauge.outputs.delta.written_columns import replace_kept
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -32,7 +33,9 @@ def remake(log: Log, look: Snapshot, schema: StructType, output: DeltaTable) -> 
         return False
     spelled = {one.name.casefold(): one.name for one in columns}
     parts = [spelled[name.casefold()] for name in output.partition_by]
-    metadata = {**look.state.metadata, "schemaString": text, "partitionColumns": parts}
+    kept = replace_kept(target.properties, columns, output)
+    changed = {"schemaString": text, "partitionColumns": parts, "configuration": kept}
+    metadata = {**look.state.metadata, **changed}
     now = int(time.time() * 1000)
     said = json.dumps({"tidegauge": 1, "kind": "columns"})
     actions = [batch_info(look, now, said, "TIDEGAUGE COLUMNS"), {"metaData": metadata}]

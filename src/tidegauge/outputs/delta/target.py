@@ -22,7 +22,7 @@ from tidegauge.outputs.delta.types import (
     fits,
     names_in,
 )
-from tidegauge.outputs.delta.written_columns import find_vanished, list_kept, note_written, written_columns
+from tidegauge.outputs.delta.written_columns import find_vanished, note_written, replace_kept, written_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -142,11 +142,9 @@ def properties_for(columns: Sequence[TargetColumn], output: DeltaTable) -> dict[
     if vectors is not None or output.mode.needs_key(OutputKind.DELTA):
         # Also set where it is false: the session may have another default.
         found[VECTORS] = "false" if vectors is False else "true"
-    if not output.mode.facts.replaces_all:
-        found |= list_kept([one.name for one in columns])
     if needs_mapping(columns):
         found[_MAPPING] = "name"
-    return found
+    return replace_kept(found, columns, output)
 
 
 def plan_alterations(

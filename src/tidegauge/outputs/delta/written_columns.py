@@ -4,7 +4,7 @@ user's are left alone, and dropped ones are noticed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import OutputDisagrees
@@ -13,7 +13,7 @@ from tidegauge.model.mode import OutputKind
 from tidegauge.outputs.delta.types import literal
 
 if TYPE_CHECKING:
-    from tidegauge.outputs.delta.target import DeltaColumn, DeltaTarget
+    from tidegauge.outputs.delta.target import DeltaColumn, DeltaTarget, TargetColumn
 
 WRITTEN = "tidegauge.columns."
 """The prefix of properties with the names of all columns that a flow ever wrote. Other columns of the table
@@ -26,6 +26,14 @@ def list_kept(names: list[str]) -> dict[str, str]:
     """The properties that keep these column names."""
     text = json.dumps(names)
     return {f"{WRITTEN}{at // _PART}": text[at : at + _PART] for at in range(0, len(text), _PART)}
+
+
+def replace_kept(
+    properties: Mapping[str, str], columns: Iterable[TargetColumn], output: DeltaTable
+) -> dict[str, str]:
+    """The properties with the names of these columns, in place of the names that they have."""
+    others = {name: value for name, value in properties.items() if not name.startswith(WRITTEN)}
+    return others if output.mode.facts.replaces_all else others | list_kept([one.name for one in columns])
 
 
 def written_columns(target: DeltaTarget, output: DeltaTable) -> list[str]:
