@@ -137,6 +137,7 @@ def test_floats_as_text_arrive_whole_whatever_the_role_sets(
     assert row == {"id": 1, "a": f"{{{whole}}}", "r": "{1.6777216e+07}", "p": f"({whole},1)", "f": whole}
     with closing(PostgresqlDialect(place.database)) as dialect:
         assert dialect.rows("SELECT f::text, a::text FROM t") == [(whole, f"{{{whole}}}")]
+        assert dialect.rows("SHOW extra_float_digits") == [("3",)]  # up to version 11, fewer round
 
 
 @pytest.mark.parametrize("engine", ["mysql", "postgresql"])

@@ -22,7 +22,7 @@ from tidegauge.sources.postgresql.types import RULES
 
 SESSION = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';"
-    " SET bytea_output = 'hex'; SET xmloption = 'content'; SET extra_float_digits = 1"
+    " SET bytea_output = 'hex'; SET xmloption = 'content'; SET extra_float_digits = 3"
 )
 DEFAULT_PORT = FACTS[Engine.POSTGRESQL].port
 

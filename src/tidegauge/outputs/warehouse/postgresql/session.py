@@ -28,7 +28,7 @@ _IDLE_SECONDS = 20
 """After so many idle seconds the server ends the transaction of a process that was stopped in the middle of
 it, before sessions that wait for its lock give up."""
 _SESSION = (
-    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1;"
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 3;"
     # As in the readers of a source, so that a value turned into text inside the database is the same text.
     " SET IntervalStyle = 'postgres'; SET xmloption = 'content';"
     f" SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s';"
