@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import time
@@ -27,17 +28,22 @@ from tests.support.delta_tables import (
     same,
 )
 from tests.support.servers import S3
+from tidegauge.delta_log.data_files import NeedsSpark
 from tidegauge.delta_log.delta_rs import address, options
 from tidegauge.delta_log.history import histories, history, version_at
+from tidegauge.delta_log.log import ListedLog
 from tidegauge.errors import (
     ConfigError,
     SourceError,
     SourceUnreachable,
     TableMissing,
 )
+from tidegauge.model.delta_flow import TableRef
 from tidegauge.model.secret import Secret
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import LATEST, DeltaHistory
+from tidegauge.sources.delta.added_files import commit_time, find_additions
+from tidegauge.sources.delta.small_feed import read_small_feed
 
 
 def test_checkpoints_of_every_kind_are_read(tmp_path: Path) -> None:
@@ -126,6 +132,37 @@ def test_what_is_no_table_and_what_is_torn_are_said(tmp_path: Path) -> None:
     commit(tmp_path / "torn", 1, add("x"))
     with pytest.raises(SourceError, match="commit 0 is missing"):
         history(str(tmp_path / "torn"), after=None)
+
+
+@pytest.mark.parametrize("asked", ["pathlib.Path.stat", "os.listdir"])
+def test_what_the_file_system_refuses_in_a_log_is_told_as_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    table = TableRef(path=str(tmp_path / "t"))
+    append(tmp_path / "t")
+
+    def refuse(path: Any, **_: Any) -> Any:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    monkeypatch.setattr(asked, refuse)
+    for ask in (
+        lambda: find_additions(table, str(table.path), None, 0),
+        lambda: commit_time(table, str(table.path), 0),
+    ):
+        with pytest.raises(SourceUnreachable, match=r"cannot be reached: .*Stale file handle"):
+            ask()
+
+
+def test_a_small_feed_whose_commit_vanishes_while_it_is_read_is_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t")
+    append(tmp_path / "t")
+    append(tmp_path / "t")
+    assert read_small_feed(TableRef(path=path), path, 1, 1).rows.num_rows > 0
+    monkeypatch.setattr(ListedLog, "dates", lambda *_: {})
+    with pytest.raises(NeedsSpark):
+        read_small_feed(TableRef(path=path), path, 1, 1)
 
 
 def test_of_many_tables_each_has_its_own_answer(tmp_path: Path) -> None:

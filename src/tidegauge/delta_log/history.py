@@ -3,18 +3,17 @@ once."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from tidegauge.delta_log.commit import Commit, parse_commit, time_of
 from tidegauge.delta_log.files import find_missing, paths_of
-from tidegauge.delta_log.location import damaged_error, each, lake_of, missing_error, unreachable
+from tidegauge.delta_log.location import each, lake_of, missing_error, translate_errors
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import TableState, refuse_catalogue, refuse_unreadable
-from tidegauge.errors import ConfigError, OutputError, SourceError, TidegaugeError
+from tidegauge.errors import ConfigError, SourceError, TidegaugeError
 from tidegauge.model.spec import Lake
 from tidegauge.model.versions import DeltaHistory, Version, has_feed
 
@@ -30,7 +29,7 @@ def history(location: str, *, after: int | None, storage: Lake | None = None) ->
     and for a feature that cannot be read.
     """
     lake = lake_of(location, storage)
-    with _translate_errors(location):
+    with translate_errors(location):
         log = ListedLog(lake)
         if log.latest is None:
             raise missing_error(location, lake)
@@ -79,7 +78,7 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
     """
     wanted = _parse_moment(timestamp)
     lake = lake_of(location, storage)
-    with _translate_errors(location):
+    with translate_errors(location):
         log = ListedLog(lake)
         if log.latest is None:
             raise missing_error(location, lake)
@@ -110,7 +109,7 @@ def version_at(location: str, timestamp: str | datetime, storage: Lake | None = 
 
 def commit_time(location: str, version: int, storage: Lake | None = None) -> datetime | None:
     """When a version was committed, as its commit says; None where the commit does not say, or is gone."""
-    with _translate_errors(location):
+    with translate_errors(location):
         body = ListedLog(lake_of(location, storage)).commit(version)
         return time_of(body) if body else None
 
@@ -168,7 +167,7 @@ def _note_missing(lake: Lake, found: list[Version], needed: Mapping[int, list[st
 
 
 def _is_readable(location: str, lake: Lake, version: int) -> bool:
-    with _translate_errors(location):
+    with translate_errors(location):
         files = ListedLog(lake).files(version)
         return files is not None and not find_missing(
             lake, (path for file in files for path in paths_of(file))
@@ -197,16 +196,3 @@ def _parse_moment(text: str | datetime) -> datetime:
 
 def _show(moment: datetime | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "at a time that it does not say"
-
-
-@contextlib.contextmanager
-def _translate_errors(location: str) -> Iterator[None]:
-    try:
-        yield
-    except OutputError as error:
-        raise unreachable(location, error) from error
-    except OSError as error:
-        raise unreachable(location, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        # A file may be well-formed JSON and still not be a Delta log.
-        raise damaged_error(location, error) from error

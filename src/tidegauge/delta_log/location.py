@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -97,3 +98,15 @@ def damaged_error(location: str, error: Exception) -> SourceError:
         hint="a commit or checkpoint in its _delta_log is damaged or missing; restore it, or the table",
         detail=mask(str(error)),
     )
+
+
+@contextlib.contextmanager
+def translate_errors(location: str) -> Iterator[None]:
+    """Raise SourceUnreachable for a log that cannot be reached, and SourceError for one that is damaged."""
+    try:
+        yield
+    except (OutputError, OSError) as error:
+        raise unreachable(location, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        # A file may be well-formed JSON and still not be a Delta log.
+        raise damaged_error(location, error) from error

@@ -18,10 +18,10 @@ from urllib.parse import unquote
 
 from tidegauge.delta_log.commit import LOG, Action, parse_commit
 from tidegauge.delta_log.commit_times import find_commit_times
-from tidegauge.delta_log.location import damaged_error, lake_of, unreachable
+from tidegauge.delta_log.location import lake_of, translate_errors
 from tidegauge.delta_log.log import ListedLog
 from tidegauge.delta_log.protocol import TableState
-from tidegauge.errors import OutputError, SourceError, TableMissing, VersionsMissing
+from tidegauge.errors import SourceError, TableMissing, VersionsMissing
 from tidegauge.model.delta_flow import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableRef
 from tidegauge.sources.delta.net_changes import INSERT
 
@@ -88,7 +88,7 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
     root = lake.path if lake.on_s3 else f"file:{lake.path}"
     versions = range(0 if after is None else after + 1, upto + 1)
     files: list[AddedFile] = []
-    try:
+    with translate_errors(location):
         log = ListedLog(lake)
         state = log.state(upto)
         if state is None:
@@ -106,10 +106,6 @@ def find_additions(table: TableRef, location: str, after: int | None, upto: int)
                     hint="switch its change data feed on, and begin anew with `tidegauge watermark reset`",
                 )
             files += (_file(root, add, version, times[version]) for add in commit.came)
-    except OutputError as error:
-        raise unreachable(location, error) from error
-    except (ValueError, KeyError) as error:
-        raise damaged_error(location, error) from error
     return DeltaFileSet(tuple(files), state)
 
 
@@ -117,16 +113,12 @@ def find_files(table: TableRef, location: str, version: int | None) -> DeltaFile
     """All files of a table at a version (None: the latest), from the log alone. None if there are none or
     many, or if Delta's own reader has to read them. Raises as `find_additions` does."""
     lake = lake_of(location, table.storage)
-    try:
+    with translate_errors(location):
         log = ListedLog(lake)
         version = log.latest if version is None else version
         if version is None:
             return None
         state, held = log.state(version), log.files(version, ("partitionValues",))
-    except OutputError as error:
-        raise unreachable(location, error) from error
-    except (ValueError, KeyError) as error:
-        raise damaged_error(location, error) from error
     if state is None or not held or len(held) > _MANY or any(one.get("deletionVector") for one in held):
         return None
     if any(feature.startswith("typeWidening") for feature in state.features):
@@ -137,7 +129,7 @@ def find_files(table: TableRef, location: str, version: int | None) -> DeltaFile
 def describe_columns(table: TableRef, location: str, version: int) -> tuple[list[StructField], bool]:
     """The table's columns at a version, as Spark has them; and whether a type may have been widened by now.
     From the log alone. Raises TableMissing, and as `find_additions` does."""
-    try:
+    with translate_errors(location):
         log = ListedLog(lake_of(location, table.storage))
         if log.latest is None:
             raise TableMissing(
@@ -148,26 +140,18 @@ def describe_columns(table: TableRef, location: str, version: int) -> tuple[list
         if then is None or now is None:
             raise version_gone(table, version)
         return types_of(then), any(feature.startswith("typeWidening") for feature in now.features)
-    except OutputError as error:
-        raise unreachable(location, error) from error
-    except (ValueError, KeyError) as error:
-        raise damaged_error(location, error) from error
 
 
 def commit_time(table: TableRef, location: str, version: int) -> datetime:
     """When a version was committed, in UTC, as `find_commit_times` says it; where the commit is gone, by the
     date of its checkpoint."""
-    try:
+    with translate_errors(location):
         log = ListedLog(lake_of(location, table.storage))
         found = find_commit_times(log, [version])
         if version in found:
             return found[version]
         named = f"{LOG}/{version:020}."
         dates = [one.modified for one in log.store.list(LOG) if one.path.startswith(named)]
-    except OutputError as error:
-        raise unreachable(location, error) from error
-    except ValueError as error:
-        raise damaged_error(location, error) from error
     if not dates:
         raise version_gone(table, version)
     return min(dates)

@@ -137,7 +137,7 @@ def _look(lake: Lake, first: int, upto: int) -> tuple[FileColumns, list[Commit],
         times = find_commit_times(log, range(first, upto + 1))
     except (OutputError, OSError, ValueError, KeyError) as error:
         raise NeedsSpark(str(error)) from error
-    if state is None or len(commits) < len(bodies):
+    if state is None or len(commits) < len(bodies) or len(times) < len(bodies):
         raise NeedsSpark("the log does not reach back")
     if any(commit.facts for commit in commits):
         raise NeedsSpark("columns or properties change on the way")
