@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tidegauge.delta_log.data_files import NeedsSpark
-from tidegauge.delta_log.deletion_vector import read_deleted
+from tidegauge.delta_log.deletion_vector import path_of_vector, read_deleted
 from tidegauge.delta_log.file_stats import find_stats
 from tidegauge.outputs.delta.small_merge import find_repeated, match_rows, merge_few
 from tidegauge.outputs.delta.small_target import FewRows
@@ -156,6 +156,25 @@ def test_a_deletion_vector_is_read_in_each_of_its_forms(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(ValueError, match="damaged"):
         read_deleted(tmp_path, {**vector, "cardinality": len(wanted)})
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("HelloWorld" * 2, "864fd26f-b559-f75b-864f-d26fb559f75b"),
+        ("JTKVSB%%)wK0E.X)V>+}", "8e0bdd69-7628-b91d-8f24-5587ee95c5b0"),
+    ],
+)
+def test_the_file_of_a_deletion_vector_is_named_in_z85(text: str, name: str) -> None:
+    """The texts are those of ZeroMQ's RFC 32, which defines Z85."""
+    assert path_of_vector(text) == f"deletion_vector_{name}.bin"
+    assert path_of_vector(f"ab{text}") == f"ab/deletion_vector_{name}.bin"
+
+
+@pytest.mark.parametrize("bad", ["é", " ", '"', ";", "_", "`", "|", "~"])
+def test_what_is_no_digit_of_z85_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="is not Z85"):
+        path_of_vector(f"HelloWorldHello{bad}orld")
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])

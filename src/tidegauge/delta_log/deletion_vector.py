@@ -71,6 +71,8 @@ def _cut(path: Path, vector: Action) -> bytes:
 
 def _decode_z85(text: str) -> bytes:
     """Decode Z85, where five digits stand for four bytes. Raises ValueError."""
+    if not set(text) <= set(_ZEROMQ):
+        raise ValueError(f"{text} is not Z85")
     return base64.b85decode(text.translate(_TO_PYTHON))
 
 
