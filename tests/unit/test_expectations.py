@@ -200,6 +200,7 @@ def test_unique_has_no_meaning_where_a_key_has_many_rows(tmp_path: Path) -> None
         ("every(n > 3)", "looks at several rows"),
         ("some(n > 3)", "looks at several rows"),
         ("mean(n) > 3", "looks at several rows"),
+        ("size(array_agg(n)) > 3", "looks at several rows"),
         ("row_number() OVER (ORDER BY n) = 1", "looks at several rows"),
         ("n > rand()", "is another with every run: rand()"),
         ("d < current_date()", "reads the clock"),
@@ -212,7 +213,13 @@ def test_a_predicate_is_told_by_one_row_alone(tmp_path: Path, sql: str, why: str
     assert caught.value.place is not None
 
 
-@pytest.mark.parametrize("sql", ["d LIKE ANY ('2%', '3%')", "d NOT LIKE ALL ('2%')", "exists(l, x -> x > n)"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *("d LIKE ANY ('2%', '3%')", "d NOT LIKE ALL ('2%')", "exists(l, x -> x > n)"),
+        *("is_agg_ok(n)", "is_aggregated(n)"),  # functions of the user's
+    ],
+)
 def test_a_predicate_may_look_at_many_values_of_one_row(tmp_path: Path, sql: str) -> None:
     made = flow_of(tmp_path, f'a: {{check: "{sql}"}}')
     check_expectations(made, {"a": {"n": "int", "d": "string", "l": "array<int>"}})

@@ -89,7 +89,7 @@ def _find_fault(condition: exp.Expr, text: str, columns: Collection[str]) -> str
     """What keeps a condition from being told by one row alone, as part of a sentence."""
     if condition.find(exp.Query):
         return "reads another table"
-    if condition.find(exp.Window) or find_aggregate(condition):
+    if condition.find(exp.Window) or find_aggregate(condition, known=True):
         return "looks at several rows"
     if (random := find_random_in(text)) is not None:
         return f"is another with every run: {random}()"

@@ -68,13 +68,14 @@ _WINDOWS = frozenset(["session_window", "window", "window_time"])
 """Time windows: they put one row under several keys, or make a column that the SELECT reads by their name."""
 
 
-def find_aggregate(node: exp.Expr) -> str | None:
-    """The name of an aggregate in the node that is no window function; None: there is none."""
+def find_aggregate(node: exp.Expr, *, known: bool = False) -> str | None:
+    """The name of an aggregate in the node that is no window function; None: there is none. Any function with
+    `_agg` in its name may be one, even a user's; `known`: only those count whose whole names are known."""
     for each in walk_own_nodes(node):
         if _is_known_aggregate(each) and not isinstance(each.parent, exp.Window):
             return each.sql_name() if isinstance(each, exp.Func) else each.key.upper()
         if isinstance(each, exp.Anonymous) and (
-            each.name.lower() in _AGGREGATES or "_agg" in each.name.lower()
+            each.name.lower() in _AGGREGATES or ("_agg" in each.name.lower() and not known)
         ):
             return each.name.upper()
     return None
