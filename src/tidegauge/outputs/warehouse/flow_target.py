@@ -16,7 +16,7 @@ from tidegauge.outputs.warehouse.kept_sessions import session_of
 from tidegauge.outputs.warehouse.mode_target import HISTORY, OURS
 from tidegauge.outputs.warehouse.quarantine import WarehouseQuarantine
 from tidegauge.outputs.warehouse.target_check import TargetCheck
-from tidegauge.outputs.warehouse.warehouse import LockTimeout, Warehouse, WarehouseSession
+from tidegauge.outputs.warehouse.warehouse import SessionConflict, Warehouse, WarehouseSession
 
 
 class FlowTarget:
@@ -53,7 +53,7 @@ class FlowTarget:
         try:
             with session_of(self.warehouse) as session:
                 yield session
-        except LockTimeout as error:
+        except SessionConflict as error:
             raise OutputUnreachable(
                 f"{self.place} is held by another session: {error.message}",
                 hint="run again when it is done; nothing was changed",

@@ -27,15 +27,19 @@ if TYPE_CHECKING:
 LOCK_SECONDS = 30.0
 
 
-class LockTimeout(OutputUnreachable):
-    """Another session held a lock that a statement needs for longer than `Warehouse.patience`.
+class SessionConflict(OutputUnreachable):
+    """Another session was in the way of a statement.
 
     The message says which session, where the server tells. The core names the table and raises
     OutputUnreachable.
     """
 
 
-class WriteConflict(LockTimeout):
+class LockTimeout(SessionConflict):
+    """Another session held a lock that a statement needs for longer than `Warehouse.patience`."""
+
+
+class WriteConflict(SessionConflict):
     """The server refused at once, because another session was faster: it made the same table or changed the
     same rows, two waited for each other, or too many wait already. A second look may find the work done.
     """

@@ -22,6 +22,7 @@ from tidegauge.outputs.warehouse.warehouse import (
     LOCK_SECONDS,
     LockTimeout,
     PermissionDenied,
+    SessionConflict,
     ValueRejected,
     WriteConflict,
 )
@@ -151,9 +152,9 @@ class MysqlSession:
         return line is None or bool(select.select([line], [], [], 0)[0])
 
     def translate(self, error: Exception) -> TidegaugeError:
-        """The driver's error as one of ours; after a lock timeout it names sessions open as long."""
+        """The driver's error as one of ours; names the sessions that may be in the way."""
         ours = translate_error(error, self.login)
-        if isinstance(ours, LockTimeout):
+        if isinstance(ours, SessionConflict):
             ours.message += self._holders()
             ours.args = (ours.message,)
         return ours

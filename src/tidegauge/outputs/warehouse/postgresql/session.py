@@ -17,6 +17,7 @@ from tidegauge.outputs.warehouse.warehouse import (
     LOCK_SECONDS,
     LockTimeout,
     PermissionDenied,
+    SessionConflict,
     ValueRejected,
     WriteConflict,
 )
@@ -136,9 +137,9 @@ class PostgresqlSession:
         return self.connection.closed or bool(select.select([self.connection.fileno()], [], [], 0)[0])
 
     def translate(self, error: Exception, sql: str = "") -> TidegaugeError:
-        """The driver's error as one of ours; after a lock timeout it names the sessions with the lock."""
+        """The driver's error as one of ours; names the sessions that may be in the way."""
         ours = translate_error(error, self.login)
-        if isinstance(ours, LockTimeout) and sql:
+        if isinstance(ours, SessionConflict) and sql:
             ours.message += self._holders(sql)
             ours.args = (ours.message,)
         return ours
