@@ -1,4 +1,4 @@
-"""Texts that `types:` makes decimals, dates or timestamps: which texts are some, for Python and for Spark."""
+"""Which texts count as a decimal, date or timestamp under `types:`, parsed in Python and in Spark SQL."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class OutputColumnMissing(Exception):  # becomes a TransformFailed where the pla
 
 
 def refuse_other_clauses(node: exp.Expr, *known: str) -> None:
-    """Raises Unclear if the node has another clause than the `known` ones."""
+    """Raises NotIncremental if the node has another clause than the `known` ones."""
     for name, part in node.args.items():
         if part and name not in known:
             word = name.rstrip("_")

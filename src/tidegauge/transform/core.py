@@ -16,7 +16,7 @@ _Column = tuple[str, str]
 class JoinCore:
     """The first parts of a FROM, checked: in every row, all parts have the same values in the key's columns.
 
-    Then the rows of a key are made only of the parts' rows with that key. Raises Unclear otherwise.
+    Then the rows of a key are made only of the parts' rows with that key. Raises NotIncremental otherwise.
     """
 
     def __init__(self, scope: Scope, parts: Sequence[Part], keys: Sequence[exp.Expr]) -> None:
@@ -71,7 +71,7 @@ class JoinCore:
         return found
 
     def _own_columns(self, nodes: Sequence[exp.Expr], shown: str) -> set[_Column]:
-        """The columns of the core that the expressions are. Raises Unclear for any other expression."""
+        """The columns of the core that the expressions are. Raises NotIncremental for any other one."""
         terms = [_find_column(self._scope, node) for node in nodes]
         found = {term for term in terms if term is not None}
         if not nodes or None in terms or not {alias for alias, _ in found} <= self.aliases:

@@ -36,7 +36,7 @@ class TouchedKeysFinder:
         self, query: exp.Expr, want: Sequence[Want], changed: str | None, *, top: bool = True
     ) -> list[exp.Select]:
         """SELECTs whose union has the wanted columns of every result row that a change of the input `changed`
-        touches; for None, of every row before and after. Raises Unclear or Missing."""
+        touches; for None, of every row before and after. Raises NotIncremental or OutputColumnMissing."""
         if query.meta.get(RECURSIVE):
             raise NotIncremental("a CTE that is recursive, or names its columns")
         if isinstance(query, exp.Subquery):

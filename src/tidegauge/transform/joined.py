@@ -34,7 +34,7 @@ _SELECT = ("expressions", "from_", "joins", "where", "group", "having", "distinc
 class SelectDecomposition:
     """One SELECT, ready to find the wanted columns that a change touches; the module `find` has the proof.
 
-    Raises Unclear if changes cannot be followed to these columns.
+    Raises NotIncremental if changes cannot be followed to these columns.
     """
 
     def __init__(self, finder: TouchedKeysFinder, select: exp.Select, want: Sequence[Want]) -> None:
@@ -130,8 +130,8 @@ class SelectDecomposition:
 
     def _find_optional(self) -> Part | None:
         """The only part of the key that an outer join can leave out, if any: every change of that part also
-        touches the key with NULL for its columns. Raises Unclear for two such parts, because not all of their
-        combinations would be found, and for one that a LEFT join does not join exactly."""
+        touches the key with NULL for its columns. Raises NotIncremental for two such parts, because not
+        all of their combinations would be found, and for one that a LEFT join does not join exactly."""
         found = [part for part in self.later if part.alias in self.spine and part.kind is not JoinKind.INNER]
         for part in found:
             if len(found) > 1 or part.kind is not JoinKind.LEFT or not self._is_exact(part):
@@ -251,7 +251,7 @@ class SelectDecomposition:
     def _find_conditions(
         self, part: Part, target: Part | None, needed: set[str], first: Part | None
     ) -> list[exp.Expr]:
-        """The conditions that a part is joined on. Raises Unclear where none of them leads back to the
+        """The conditions that a part is joined on. Raises NotIncremental where none of them leads back to the
         key."""
         found = self._find_usable(part) if part.alias in self.spine else self._find_visible(part, target)
         kept = [each for each in found if self._find_parts([each], part) <= needed]
@@ -262,7 +262,7 @@ class SelectDecomposition:
 
     def _find_visible(self, part: Part, target: Part | None) -> list[exp.Expr]:
         """The join conditions of a part outside the key that can be evaluated for changed rows. Raises
-        Unclear for an outer join on the way that would lose one."""
+        NotIncremental for an outer join on the way that would lose one."""
         found = [each for each in part.on if not self._is_hidden(each)]
         if len(found) < len(part.on) and part is not target and part.kind is not JoinKind.INNER:
             raise NotIncremental(f"the join of {part.alias} reads what a subquery computes")
@@ -297,7 +297,7 @@ class SelectDecomposition:
         self, part: Part, changed: str | None, used: Sequence[exp.Expr], *, exact: bool = False
     ) -> exp.Expr:
         """The part under its alias, with at least the columns that `used` reads: its changed rows, or all
-        rows before and after. Raises Unclear where these must be `exact` and cannot be."""
+        rows before and after. Raises NotIncremental where these must be `exact` and cannot be."""
         if self._is_exact(part):
             return rename_inputs(part.node, self.finder.moving, changed, part.alias)
         if exact:

@@ -30,7 +30,7 @@ _SELECT = (
 
 
 def check_row_wise(query: exp.Expr, moving: Collection[str]) -> None:
-    """Raises Unclear unless the query reads exactly one table of `moving`, once, and row by row.
+    """Raises NotIncremental unless the query reads exactly one table of `moving`, once, and row by row.
 
     Its other tables do not change, so any query over them may be joined or used in an expression.
     """
@@ -78,7 +78,7 @@ def _expressions_of(select: exp.Select) -> list[exp.Expr]:
 
 
 def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
-    """Raises Unclear for a window function, or a subquery over a moving input in an expression."""
+    """Raises NotIncremental for a window function, or a subquery over a moving input in an expression."""
     for each in _expressions_of(select):
         if isinstance(each, exp.QueryTransform):
             raise NotIncremental("TRANSFORM by a script")
@@ -89,7 +89,7 @@ def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
 
 
 def refuse_hidden_total(select: exp.Select) -> None:
-    """Raises Unclear if the SELECT has, or may have, aggregates without GROUP BY: one row over all rows."""
+    """Raises NotIncremental if the SELECT has, or may have, aggregates without GROUP BY: one row over all."""
     for each in select.expressions:
         if name := find_aggregate(each):
             raise NotIncremental(f"{name} without GROUP BY")

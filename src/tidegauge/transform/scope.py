@@ -53,7 +53,7 @@ class Part:
 
 
 class Scope:
-    """The parts of one SELECT's FROM. Raises Unclear for a FROM that is not understood."""
+    """The parts of one SELECT's FROM. Raises NotIncremental for a FROM that is not understood."""
 
     def __init__(self, select: exp.Select, columns: Columns) -> None:
         self.select = select
@@ -179,8 +179,8 @@ class Scope:
         return [each for each in seen if each.names is None or name in each.names]
 
     def find_output(self, want: str | int) -> exp.Expr:
-        """The expression that the SELECT returns under a name or at an index, qualified. Raises Missing if
-        there is none."""
+        """The expression that the SELECT returns under a name or at an index, qualified. Raises
+        OutputColumnMissing if there is none."""
         items = self.select.expressions
         if isinstance(want, int):
             if not any(each.is_star for each in items):
@@ -218,8 +218,8 @@ class Scope:
         raise OutputColumnMissing(want, output_names(self.select, self.columns))
 
     def _qualify_item(self, item: exp.Expr) -> exp.Expr:
-        """The expression of a SELECT item, qualified. Raises Unclear if it may read an alias of the same
-        SELECT, which Spark allows where no part has such a column."""
+        """The expression of a SELECT item, qualified. Raises NotIncremental if it may read an alias of the
+        same SELECT, which Spark allows where no part has such a column."""
         others = [
             each for each in self.select.expressions if isinstance(each, exp.Alias) and each is not item
         ]

@@ -51,7 +51,7 @@ class DeltaWrite:
     said: str = ""
     """The note that goes into the commit's `userMetadata`, as JSON."""
     vanished: tuple[str, ...] = ()
-    """See `target.TargetChanges.vanished`."""
+    """See `target.TargetAlterations.vanished`."""
     small: SmallTarget | None = None
     """Set where target and inputs are small: then a change that is small too is committed without Spark."""
 

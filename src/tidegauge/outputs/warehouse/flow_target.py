@@ -122,7 +122,7 @@ class FlowTarget:
         epoch is open.
 
         The batch and the later epoch are read at one moment. In two statements, the batch would have to be
-        read first, for the reason that `outputs.lake.output.ParquetOutput` gives.
+        read first, for the reason that `outputs.lake.output.LakeOutput` gives.
         """
         if not self.commits.is_there(session):
             return None

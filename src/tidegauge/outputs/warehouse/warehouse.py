@@ -59,10 +59,10 @@ class PermissionDenied(OutputError):
 class WarehouseSession(Protocol):
     """One connection. Its first statement after `connect`, `commit` or `rollback` begins a transaction.
 
-    Every method raises only our errors: Locked, Overtaken, Refused, Denied, OutputUnreachable when the
-    connection is lost or was never there (also from `commit`, where it proves nothing), and OutputError with
-    the server's masked words for the rest. After an error the caller rolls back or closes, and does nothing
-    else.
+    Every method raises only our errors: LockTimeout, WriteConflict, ValueRejected, PermissionDenied,
+    OutputUnreachable when the connection is lost or was never there (also from `commit`, where it proves
+    nothing), and OutputError with the server's masked words for the rest. After an error the caller rolls
+    back or closes, and does nothing else.
     """
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
@@ -312,6 +312,6 @@ class Warehouse(ABC):
         Loads only the layout's columns; files may have more. Ends with a commit: the rows are durable, and
         visible to other sessions, when it returns. Returns how many rows there are, as the server counts
         them. May use connections of its own. Raises OutputDisagrees, naming a file, for files that are gone
-        or have other sizes (`lake_files.check`), and Refused for a value that the engine cannot hold. An
-        engine that reads splits gets them for a Spark frame by `spark_rows.ensure_splits`.
+        or have other sizes (`lake_files.check`), and ValueRejected for a value that the engine cannot hold.
+        An engine that reads splits gets them for a Spark frame by `spark_rows.ensure_splits`.
         """

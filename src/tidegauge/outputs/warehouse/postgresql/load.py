@@ -63,8 +63,8 @@ def copy_in(session: PostgresqlSession, statement: str, parts: Parts, key: tuple
 
 
 def _refuse_nul(batch: pa.RecordBatch, key: tuple[str, ...]) -> None:
-    """Raises Refused for a text with a NUL character, the only one that PostgreSQL cannot hold: the server
-    would name neither row nor value."""
+    """Raises ValueRejected for a text with a NUL character, the only one that PostgreSQL cannot hold: the
+    server would name neither row nor value."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
