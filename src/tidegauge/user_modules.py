@@ -142,13 +142,18 @@ def _keep_on_path(root: Path) -> None:
 def _forget_clashing(root: Path) -> None:
     """Forget the modules of other projects that have the name of a module of this one, and take the folders
     of such projects off `sys.path`."""
+    others = _projects - {root}
+    if not others:
+        return
     ours = {path.name.removesuffix(".py") for path in root.glob("*")}
     for module in _list_modules():
         name, files = module.__name__, _files_of(module)
-        places = _find_module_files(root, name)
-        if name.partition(".")[0] not in ours or any(Path(file) in places for file in files):
+        if name.partition(".")[0] not in ours:
             continue
-        theirs = [one for one in _projects - {root} if any(is_own_file(one, file) for file in files)]
+        places = _find_module_files(root, name)
+        if any(Path(file) in places for file in files):
+            continue
+        theirs = [one for one in others if any(is_own_file(one, file) for file in files)]
         if theirs:
             sys.modules.pop(name, None)
             forget(name)
