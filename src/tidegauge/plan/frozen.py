@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tidegauge.errors import TableReplaced, VersionsMissing
 from tidegauge.model.delta_flow import DeltaFlow
-from tidegauge.model.plan import Draft, ReadWay
+from tidegauge.model.plan import Draft, InputPlan, ReadWay
 from tidegauge.model.position import Position, VersionPosition, Window
 from tidegauge.model.versions import LATEST, DeltaHistory
 from tidegauge.plan.missing import explain_unreadable
@@ -29,6 +29,11 @@ def find_first_versions(draft: Draft, done: int = 0) -> dict[str, int | None]:
     return wanted
 
 
+def find_end(part: InputPlan) -> int:
+    """The version that an input is read up to once its plan is done."""
+    return _number(part.window.upto if part.window else None)
+
+
 def check_frozen_versions(
     flow: DeltaFlow, draft: Draft, found: Mapping[str, DeltaHistory], done: int = 0
 ) -> None:
@@ -36,22 +41,28 @@ def check_frozen_versions(
 
     `done` is how many of its batches are done. Raises TableReplaced and VersionsMissing.
     """
-    for index, part in enumerate(draft.inputs):
-        history = found[part.input]
-        steps = {(batch.windows[index], batch.ways[index]) for batch in draft.batches[done:]}
-        if history.table_id != part.source_id:
-            raise TableReplaced(
-                f"{flow.name}: the table of its input '{part.input}' was made anew since its plan was made"
-                f" (table id then {part.source_id}, now {history.table_id})",
+    for part in draft.inputs:
+        check_frozen_input(flow, draft, part.input, found[part.input], done)
+
+
+def check_frozen_input(
+    flow: DeltaFlow, draft: Draft, name: str, history: DeltaHistory, done: int = 0
+) -> None:
+    """Check one input of a plan, as `check_frozen_versions` does."""
+    [(index, part)] = [(place, one) for place, one in enumerate(draft.inputs) if one.input == name]
+    if history.table_id != part.source_id:
+        raise TableReplaced(
+            f"{flow.name}: the table of its input '{name}' was made anew since its plan was made"
+            f" (table id then {part.source_id}, now {history.table_id})",
+            hint=_hint(flow),
+        )
+    steps = {(batch.windows[index], batch.ways[index]) for batch in draft.batches[done:]}
+    for window, way in sorted(steps, key=lambda step: _number(step[0].upto)):
+        if lost := _find_lost(history, window, way):
+            raise VersionsMissing(
+                f"{flow.name}: its plan is to read '{name}' up to version {_number(window.upto)}, and {lost}",
                 hint=_hint(flow),
             )
-        for window, way in sorted(steps, key=lambda step: _number(step[0].upto)):
-            if lost := _find_lost(history, window, way):
-                raise VersionsMissing(
-                    f"{flow.name}: its plan is to read '{part.input}' up to version"
-                    f" {_number(window.upto)}, and {lost}",
-                    hint=_hint(flow),
-                )
 
 
 def _find_lost(history: DeltaHistory, window: Window, way: ReadWay) -> str | None:
