@@ -41,8 +41,7 @@ def test_a_server_is_user_password_host_port_and_database(
     ("address", "said"),
     [
         ("sqlite:////data/ledger.db?timeout=5", "has no options"),
-        ("sqlite:////data/what?.db", None),
-        ("sqlite:////data/a?b=c/ledger.db", None),
+        ("sqlite:////data/what.db", None),
         ("json:s3a://KEY@bucket/x", "holds a key"),
         ("json:s3a://bucket/a//c", "cannot be read"),
         ("json:s3a://bucket/../c", "cannot be read"),
@@ -60,6 +59,30 @@ def test_what_the_project_file_lets_through_the_ledger_takes(address: str, said:
         parse(address)
     with pytest.raises(InvalidValue, match=said):
         check_address(address, written=address, base=Path("/"))
+
+
+@pytest.mark.parametrize("name", ["wm.db?timeout=30", "wm.db?", "x.db?immutable", "what?.db", "a?b=c/wm.db"])
+def test_the_project_file_takes_no_question_mark_in_a_path_of_sqlite(name: str) -> None:
+    address = f"sqlite:////data/{name}"
+    with pytest.raises(InvalidValue, match="has no options"):
+        check_address(address, written=address, base=Path("/"))
+
+
+def test_what_looks_like_options_of_sqlite_is_the_name_of_a_file_that_is_there(tmp_path: Path) -> None:
+    """Trackers opened such files, and what they had read must not be read again from an empty ledger."""
+    address = f"sqlite:///{tmp_path}/wm.db?timeout=30&mode=rw"
+    with pytest.raises(ConfigError, match="has no options") as refused:
+        parse(address)
+    assert "find the file" in str(refused.value.hint)
+    (tmp_path / "wm.db").touch()
+    with pytest.raises(ConfigError, match="there is no file") as refused:
+        parse(address)
+    assert refused.value.hint == f"leave out ?timeout=30&mode=rw to open {tmp_path}/wm.db, which is there"
+    there = tmp_path / "wm.db?timeout=30&mode=rw"
+    there.touch()
+    assert parse(address).path == there
+    for name in ("wm.db?", "what?.db", "x.db?immutable", "a?b=c/wm.db"):
+        assert parse(f"sqlite:///{tmp_path}/{name}").path == tmp_path / name
 
 
 @pytest.mark.parametrize("alias", ALIASES)

@@ -14,7 +14,6 @@ from tidegauge.model.ledger_address import (
     OPTIONS,
     SCHEMES,
     find_bad_option,
-    has_option,
     nearest_scheme,
     read_bucket,
 )
@@ -80,7 +79,7 @@ def _check_sqlite(address: str, base: Path) -> str:
         )
     if path == ":memory:":
         raise InvalidValue("a ledger in memory would forget everything", hint=f"write `{DEFAULT}`")
-    if has_option(path):
+    if "?" in path:
         raise InvalidValue("a ledger in SQLite has no options, only a path", hint=_FORM)
     if not path.isprintable():
         raise InvalidValue("the ledger's address cannot be read as an address", hint=_FORM)

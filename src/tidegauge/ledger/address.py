@@ -17,9 +17,9 @@ from tidegauge.model.ledger_address import (
     OPTIONS,
     SCHEMES,
     find_bad_option,
-    has_option,
     nearest_scheme,
     read_bucket,
+    split_options,
 )
 from tidegauge.model.location import WITH_COLON, is_in_catalogue, resolve, scheme_of
 from tidegauge.model.secret import Secret, mask, remember
@@ -59,17 +59,21 @@ def parse(address: str | Secret) -> Address:
 
 
 def _file(rest: str) -> Address:
-    # The rest is the path, taken literally: `#`, `%` and most `?` are ordinary letters of a file name.
+    # The rest is the path, taken literally: `#`, `%` and `?` are ordinary letters of a file name.
     path = rest.removeprefix("///")
     if path == rest or not path.strip("/") or path == ":memory:":
         raise ConfigError(
             "the ledger's address names no file",
             hint="write sqlite:///relative/path.db or sqlite:////absolute/path.db",
         )
-    if has_option(path):
+    plain, options = split_options(path)
+    if options and not Path(path).exists():
         raise ConfigError(
-            "a ledger in SQLite has no options, only a path",
-            hint="leave out what begins with the question mark",
+            f"a ledger in SQLite has no options, only a path, and there is no file {mask(path)}",
+            hint=f"leave out {mask(options)} to open {mask(plain)}, which is there"
+            if Path(plain).exists()
+            else f"find the file if it was moved: a new ledger knows nothing of what was read. Only if there"
+            f" was none, leave out {mask(options)}",
         )
     if (strange := scheme_of(path)) is not None:
         raise ConfigError(

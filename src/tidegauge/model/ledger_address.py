@@ -28,7 +28,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "postgresql": ("application_name", "connect_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert"),
     "mysql": ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_check_hostname", "ssl_key"),
 }
-_OPTION = re.compile(r"\?\w+=[^/]*\Z", re.ASCII)
+_OPTIONS_AT_END = re.compile(r"\?\w+=[\w.%+-]*(&\w+=[\w.%+-]*)*\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,11 @@ def find_bad_option(names: Iterable[str], kind: str) -> str | None:
     return next((name for name in names if name not in OPTIONS[kind]), None)
 
 
-def has_option(path: str) -> bool:
-    """Whether somebody has written an option behind SQLite's path, which has none: it would be part of the
-    file's name. Any other `?` is an ordinary letter."""
-    return _OPTION.search(path) is not None
+def split_options(path: str) -> tuple[str, str]:
+    """Split SQLite's path from what looks like options behind it, such as `?timeout=30`; SQLite's ledger has
+    none, so they are part of the file's name. Any other `?` is an ordinary letter."""
+    found = _OPTIONS_AT_END.search(path)
+    return (path, "") if found is None else (path[: found.start()], found[0])
 
 
 def read_bucket(rest: str) -> Bucket:
