@@ -120,7 +120,7 @@ class MemoryOutput:
     def is_pending(self, epoch: int) -> bool:
         return False
 
-    def receipt(self, tag: Tag) -> Receipt | None:
+    def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:
         what = f"is {tag.epoch}/{tag.seq} there?"
         self._ask(what)
         found = self._lake.manifests.get((tag.epoch, tag.seq))

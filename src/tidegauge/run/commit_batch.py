@@ -46,7 +46,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: CommitR
         if index != plan.done:  # the claim has begun the first batch already
             tools.ledger.begin(claim, index)
     # The first attempt cannot find its batch in the output. An earlier attempt may have committed it.
-    receipt = tools.output.receipt(tag) if claim.attempt > 1 else None
+    receipt = tools.output.receipt(tag, like=batch) if claim.attempt > 1 else None
     found, layout = receipt is not None, None
     if receipt is not None and not (batch.deletes or batch.repairs):
         receipt = replace(receipt, paths=read_batch(batch).paths)
@@ -117,7 +117,7 @@ def publish_batch(
             except OutputError as error:
                 fault = error  # proves nothing: the commit may have worked and only its answer got lost
         with step(Step.SETTLE, tag.flow, tools.tell):
-            receipt = tools.output.receipt(tag)
+            receipt = tools.output.receipt(tag, like=batch)
     finally:
         tools.output.discard(staged)
     if receipt is None:

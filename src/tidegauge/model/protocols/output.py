@@ -137,11 +137,12 @@ class Output(Protocol):
     def lacks(self, continues: tuple[int, int]) -> str | None:
         """Describe what is missing for a new epoch that continues this (epoch, last batch); None: nothing."""
 
-    def receipt(self, tag: Tag) -> Receipt | None:
+    def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:
         """Return the receipt of the batch with this tag; None: not committed. OutputUnreachable: not known.
 
         Raises OutputDisagrees if a later epoch is open, whether the batch is there or not: a receipt
-        promises that at some moment during this call the batch was part of what readers see.
+        promises that at some moment during this call the batch was part of what readers see. `like`: raises
+        OutputDisagrees too where the batch has other windows than this one, or is of another kind.
         """
 
     def layout(self) -> tuple[Field, ...] | None:
@@ -150,7 +151,7 @@ class Output(Protocol):
     def stage(self, batch_data: BatchData, spark: Callable[[], SparkSession]) -> Staged:
         """Prepare everything for the commit, where no reader sees it.
 
-        The rows are durable when this returns; an output that does not stage rows (see `Capabilities`) keeps
+        The rows are durable when this returns; an output that does not stage rows, as a Delta table, keeps
         the change in memory, for the same object to commit. Creates the target, or adds columns and widens
         types, if needed, without losing existing data. `spark` starts Spark when first called; not every
         output calls it.

@@ -151,7 +151,7 @@ class DeltaOutput:
         return found.epochs.lacks(continues)
 
     def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:
-        """As `Output` promises. `like`: raises OutputDisagrees where another batch is there."""
+        """As `Output` promises; where the commit is gone from the log, `like` is not compared."""
         now = self._read_standing()
         return None if now is None else self._receipt(now, tag, like)
 

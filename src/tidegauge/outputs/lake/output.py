@@ -122,9 +122,12 @@ class LakeOutput:
         gone = next((one for one in batches if one.gone and one.gone.why == EARLIER), None)
         return None if gone is None else f"batch {gone.tag.seq} of epoch {epoch}, {gone.gone}"
 
-    def receipt(self, tag: Tag) -> Receipt | None:
+    def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:
+        """As `Output` promises; of a batch's kind, a lake knows whether it was that of NULLs."""
         found = self._find_committed(tag)
         self._check_epoch(tag)  # after the manifest was read: see the class
+        if found and like:
+            self._check_same(found, like)
         return found.receipt if found else None
 
     def layout(self) -> tuple[Field, ...] | None:
@@ -187,7 +190,9 @@ class LakeOutput:
         self._check_epoch(tag)
         path = path_of(self._folder, tag.epoch, tag.seq)
         theirs = put_once(self._store, path, render(ours), lambda: self._find_committed(tag))
-        return (self._check_same(ours, theirs) if theirs else ours).receipt
+        if theirs:
+            self._check_same(theirs, batch)
+        return (theirs or ours).receipt
 
     def discard(self, staged: Staged) -> None:
         """Nothing to do: `files clean` deletes files in no manifest, once they are old enough."""
@@ -237,11 +242,10 @@ class LakeOutput:
             )
         return found
 
-    def _check_same(self, ours: Manifest, theirs: Manifest) -> Manifest:
-        if (ours.windows, ours.nulls) != (theirs.windows, theirs.nulls):
-            path = path_of(self._folder, ours.tag.epoch, ours.tag.seq)
+    def _check_same(self, found: Manifest, batch: Batch) -> None:
+        if (found.windows, found.nulls) != (batch.windows, batch.nulls):
+            path = path_of(self._folder, found.tag.epoch, found.tag.seq)
             raise OutputDisagrees(
-                f"{self._store.place}/{path} holds another window than the ledger's batch {ours.tag.seq}",
+                f"{self._store.place}/{path} holds another window than the ledger's batch {found.tag.seq}",
                 hint="the ledger is older than the lake, or another ledger writes here; nothing was changed",
             )
-        return theirs

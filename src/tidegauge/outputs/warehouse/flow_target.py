@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tidegauge.errors import OutputDisagrees, OutputUnreachable
-from tidegauge.model.plan import Receipt, Tag
+from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.spec import TableFlow, WarehouseTable
 from tidegauge.model.table import Field, Layout
 from tidegauge.outputs.warehouse import staging
@@ -117,9 +117,9 @@ class FlowTarget:
         written = {self.named(name) for name in self.commits.find_written(session)}
         return tuple(field for field in rest if self.named(field.name) in written)
 
-    def receipt(self, session: WarehouseSession, tag: Tag) -> Receipt | None:
+    def receipt(self, session: WarehouseSession, tag: Tag, like: Batch | None = None) -> Receipt | None:
         """The receipt of a committed batch; None where it is not there. Raises OutputDisagrees once a later
-        epoch is open.
+        epoch is open, and where the batch is another one than `like`.
 
         The batch and the later epoch are read at one moment. In two statements, the batch would have to be
         read first, for the reason that `outputs.lake.output.LakeOutput` gives.
@@ -135,4 +135,12 @@ class FlowTarget:
                 f" {tag.epoch} is no part of it",
                 hint="nothing is lost: run again, and the flow goes on from where its watermark was set",
             )
-        return found[0] if found else None
+        if found is None:
+            return None
+        receipt, kind = found
+        if like is not None and (receipt.windows, kind) != (like.windows, like.kind):
+            raise OutputDisagrees(
+                f"{self.place} holds another window than the ledger's batch {tag.seq} of epoch {tag.epoch}",
+                hint="this ledger is an older copy, or another one writes here; nothing was changed",
+            )
+        return receipt

@@ -119,11 +119,11 @@ class WarehouseOutput:
                 target.commits.find_gap(session, continues) if target.commits.is_there(session) else nothing
             )
 
-    def receipt(self, tag: Tag) -> Receipt | None:
+    def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:
         if not self.target.warehouse.is_there():
             return None
         with self.target.session() as session:
-            return self.target.receipt(session, tag)
+            return self.target.receipt(session, tag, like)
 
     def layout(self) -> tuple[Field, ...] | None:
         target = self.target
