@@ -20,14 +20,16 @@ ONE, TWO = "to: warehouse", "via: lake, to: warehouse"
 OPTIONS = "tables: [orders], cursor: at, settle: 1s"
 
 
-def empty(engine: str, request: pytest.FixtureRequest, folder: Path) -> Project:
+def empty(engine: str, request: pytest.FixtureRequest | None, folder: Path) -> Project:
     """A table of orders with no row in it, to be brought into DuckDB."""
     match engine:
         case "sqlite":
             database = sqlite_database(folder / "source.db")
         case "mysql":
+            assert request is not None
             database = mysql_database(request.getfixturevalue("mariadb"))
         case _:
+            assert request is not None
             database = postgres_database(request.getfixturevalue("postgres"))
     made = local(folder, database)
     made.connections = WAREHOUSE
@@ -140,6 +142,24 @@ def test_f2_a_target_that_lost_a_column_is_not_equal_until_it_is_back(routed: Pr
     # What the source has new, and no batch has brought yet, was never there.
     project.database.execute("ALTER TABLE orders ADD COLUMN later INTEGER")
     assert verified(project)["notes"] == ["the target does not have the column later: not compared"]
+
+
+def test_the_return_of_a_lost_column_to_a_target_that_keeps_every_version_has_its_price(
+    tmp_path: Path,
+) -> None:
+    project = empty("sqlite", None, tmp_path)
+    project.write(f"{OPTIONS}, mode: append")
+    orders(project, 1)
+    done(project, "run")
+    with duckdb.connect(str(tmp_path / "warehouse.duckdb")) as connection:
+        connection.execute("ALTER TABLE orders DROP COLUMN total")
+    orders(project, 2)
+    [failed] = done(project, "run", code=1).json["flows"]
+    for said in (failed["error"]["hint"], verified(project, code=1)["notes"][-1]):
+        assert "put it back from a copy of the target" in said
+        assert "sync -t orders --full-refresh" in said
+        assert "their earlier versions are lost" in said
+        assert "backfill" not in said
 
 
 @pytest.mark.parametrize("mode", ["append", "scd2", "overwrite"])

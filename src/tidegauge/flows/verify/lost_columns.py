@@ -28,10 +28,7 @@ def mark_lost_columns(pair: TablePair, found: Difference, *, known: str | None) 
     names = name_columns(absent)
     if flow.options.drift is Drift.FREEZE or known != described.fingerprint:
         return replace(found, notes=(*found.notes, f"the target does not have the {names}: not compared"))
-    note = (
-        f"the target has lost the {names}: `tidegauge backfill -t {flow.table} --column {absent[0]} --reason"
-        " …` brings back what is gone"
-    )
+    note = f"the target has lost the {names}: {_describe_return(flow, absent[0])}"
     return replace(found, notes=(*found.notes, note), lost=absent)
 
 
@@ -54,17 +51,23 @@ def refuse_lost_columns(flow: TableFlow, output: Output, layout: Layout) -> None
     written = {table.named(name) for name in table.written()}
     lost = tuple(name for name in absent if table.named(name) in written)
     if lost:
-        # A target that only grows keeps the rows that it has: a backfill would add them once more.
-        command = (
-            f"sync -t {flow.table} --full-refresh"
-            if flow.appends
-            else f"backfill -t {flow.table} --column {lost[0]}"
-        )
         raise OutputDisagrees(
             f"{flow.name}: {output.place} has lost the {name_columns(lost)}, which earlier batches filled",
-            hint=f"`tidegauge {command} --reason …` brings the values back;"
+            hint=f"{_describe_return(flow, lost[0])};"
             f" to do without it say `columns: {{exclude: [{', '.join(lost)}]}}`",
         )
+
+
+def _describe_return(flow: TableFlow, column: str) -> str:
+    """How the values of a lost column come back."""
+    if not flow.appends:
+        return f"`tidegauge backfill -t {flow.table} --column {column} --reason …` brings the values back"
+    # A target that only grows keeps every version of a row: a backfill would add the rows once more.
+    return (
+        "put it back from a copy of the target;"
+        f" `tidegauge sync -t {flow.table} --full-refresh --reason …` has the values too, but only of rows as"
+        " the source has them now: their earlier versions are lost"
+    )
 
 
 def name_columns(columns: Sequence[str]) -> str:
