@@ -28,6 +28,9 @@ from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.model.position import Window
 from tidegauge.model.secret import Secret
 from tidegauge.model.state import State
+from tidegauge.model.suspension import ALL
+from tidegauge.operations.health_facts import read_facts
+from tidegauge.operations.status import summarize_flows
 
 PAGES = ("/", "/runs", "/graph", "/proofs", "/history")
 
@@ -94,6 +97,9 @@ def test_a_plan_that_is_not_done_in_time_is_stuck_as_alerts_have_it(shop: Path) 
     assert set(stuck) == {"late", "waits"}
     assert 'name=items"' in pages.get("/?state=FAILED").text, "a plan that failed is not hidden by its age"
     assert 'name=fresh"' in pages.get("/?state=PLANNED").text
+    pill = '<span class="pill s-STUCK">stuck</span>'
+    assert all(pill in pages.get(f"/{page}?name=waits").text for page in ("flow", "gaps"))
+    assert "</b> planned<" in pages.get("/").text, "the one that is not late"
 
 
 def test_a_flow_shows_its_plan_its_error_and_what_a_retry_covers(shop: Path) -> None:
@@ -341,6 +347,23 @@ def test_a_change_is_seen_by_the_next_look(shop: Path) -> None:
     text = pages.get("/").text
     assert "the source is being mended" in text
     assert "<b>1</b> suspended" in text
+
+
+@pytest.mark.parametrize("suspended", ["idle", ALL])
+def test_a_flow_that_is_suspended_is_not_called_nothing_new(shop: Path, suspended: str) -> None:
+    project = load_project(shop / "tidegauge.yml")
+    pages = client(shop)
+    assert "nothing new<" in pages.get("/flow?name=idle").text
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        ledger.suspend("shop", suspended, owner=ME, reason="the source is being mended")
+        known = read_facts(ledger, "shop")
+    told = {one.flow: one.told_state for one in summarize_flows(project, [])[1]}
+    assert told["idle"] == known.statuses["idle"].told_state == "SUSPENDED"
+    assert (told["items"], known.statuses["items"].told_state) == ("FAILED", "FAILED"), "that is not hidden"
+    page = pages.get("/flow?name=idle").text
+    assert page.count('<span class="pill s-SUSPENDED">suspended</span>') == 1
+    assert "nothing new<" not in page.split("</h1>")[0]
 
 
 def test_a_run_that_its_job_gave_up_is_not_called_nothing_new(shop: Path) -> None:

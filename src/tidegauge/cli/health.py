@@ -22,7 +22,6 @@ from tidegauge.cli.output import print_json, print_table, say
 from tidegauge.cli.project import open_project
 from tidegauge.cli.write_file import write_file
 from tidegauge.errors import ConfigError
-from tidegauge.model.state import tell_state
 from tidegauge.observe.tables import show_ago
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def _show(found: Sequence[Health], now: datetime) -> None:
             [
                 "✗" if one.problems else "✓",
                 one.flow,
-                tell_state(one.state, prevented=one.gave_up),
+                one.told_state,
                 show_ago(one.last_success, now),
                 one.failures,
                 "; ".join((*one.problems, *one.warnings)),

@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.dashboard.snapshot import STUCK, FleetSnapshot, SeenFlow
-from tidegauge.model.state import State
+from tidegauge.model.state import SUSPENDED, State
 
 ROWS = 200
 """How many flows are on one page."""
-SUSPENDED = "SUSPENDED"
 WORDS = (State.FAILED.value, STUCK, State.RUNNING.value, State.PLANNED.value, State.SUCCESS.value,
          State.SKIPPED.value, State.READY.value, SUSPENDED)  # fmt: skip
 """The states that are counted, the worst first."""
@@ -83,8 +82,9 @@ class FleetPage:
 def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = ROWS) -> FleetPage:
     counts = Counter(one.word for one in snapshot.flows)
     counts[SUSPENDED] = sum(map(_is_suspended, snapshot.flows))
-    # A state is called `nothing new` only where that is true of all flows in it.
-    told = {one.word: one.told for one in sorted(snapshot.flows, key=lambda one: one.word == one.told)}
+    # A state is called `nothing new` only where that is true of all flows in it but the suspended ones.
+    heard = [one for one in snapshot.flows if one.told != SUSPENDED]
+    told = {one.word: one.told for one in sorted(heard, key=lambda one: one.word == one.told)}
     chosen = _sort([one for one in snapshot.flows if asked.takes(one)], asked.sort)
     pages = max(1, -(-len(chosen) // rows))
     page = min(max(asked.page, 1), pages)

@@ -57,7 +57,7 @@ class SeenFlow:
     @property
     def told(self) -> str:
         """The flow's state as people read it, or STUCK."""
-        return STUCK if self.summary.abandoned else self.summary.told_state
+        return STUCK if self.word == STUCK else self.summary.told_state
 
 
 @dataclass(frozen=True)

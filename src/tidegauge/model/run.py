@@ -51,7 +51,7 @@ class FlowStatus:
 
     @property
     def told_state(self) -> str:
-        return tell_state(self.shown_state, prevented=self.gave_up)
+        return tell_state(self.shown_state, suspended=self.suspended is not None, prevented=self.gave_up)
 
     @property
     def gave_up(self) -> bool:

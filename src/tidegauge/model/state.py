@@ -30,8 +30,9 @@ SUSPENDED = "SUSPENDED"
 def tell_state(state: State, *, suspended: bool = False, prevented: bool = False) -> str:
     """Return the state as people read it: not `SKIPPED`, which reads like a problem, if nothing is new.
 
+    `suspended`: whether a person has suspended the flow; one that runs or has failed is shown as that.
     `prevented`: whether a flow that is SKIPPED had, or may have had, something to do."""
-    if suspended:
+    if suspended and state not in (State.RUNNING, State.FAILED):
         return SUSPENDED
     return NOTHING_NEW if state is State.SKIPPED and not prevented else state.value
 

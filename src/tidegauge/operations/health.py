@@ -53,6 +53,12 @@ class Health:
     """Kinds that could not be checked now: without a finding of this kind it may still be wrong."""
     gave_up: bool = False
     """Whether the last run gave its plan up."""
+    suspended: bool = False
+    """Whether a person has suspended the flow or its pipeline."""
+
+    @property
+    def told_state(self) -> str:
+        return tell_state(self.state, suspended=self.suspended, prevented=self.gave_up)
 
     @property
     def level(self) -> HealthLevel:
@@ -76,7 +82,7 @@ class Health:
         return HealthReport(
             self.flow,
             layer,
-            tell_state(self.state, prevented=self.gave_up),
+            self.told_state,
             self.level,
             self.findings,
             tuple(seconds for seconds, _ in took),
@@ -252,8 +258,10 @@ def _one(
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
     well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
     failures = _count_failures(known.runs.get(flow, ()))
-    gave_up = status is not None and status.gave_up
-    return Health(flow, state, success, failures, (), (), gave_up=gave_up).adding(found or well)
+    made = Health(flow, state, success, failures, (), ()).adding(found or well)
+    if status is None:
+        return made
+    return replace(made, gave_up=status.gave_up, suspended=status.suspended is not None)
 
 
 def _critical(says: str, alert: AlertKind | None = None) -> HealthFinding:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.suspension import ALL
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.health_checks import FlowFacts
 from tidegauge.operations.status import count_waiting, lag_of
@@ -23,6 +24,7 @@ class PipelineFacts:
     now: datetime
     """The time by the store's clock."""
     statuses: Mapping[str, FlowStatus]
+    """The suspension in them is the flow's, or else its pipeline's."""
     marks: Mapping[str, list[Watermark]]
     events: Mapping[str, list[HistoryEvent]]
     """The newest two thousand events of the pipeline by flow, newest first."""
@@ -56,7 +58,11 @@ class PipelineFacts:
 
 def read_facts(ledger: LedgerReader, pipeline: str) -> PipelineFacts:
     now = ledger.now()
-    statuses = {status.flow: status for status in ledger.status(pipeline)}
+    above = next((one.suspended for one in ledger.status(pipeline, [ALL])), None)
+    statuses = {
+        status.flow: replace(status, suspended=status.suspended or above)
+        for status in ledger.status(pipeline)
+    }
     return PipelineFacts(
         now,
         statuses,

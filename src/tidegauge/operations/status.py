@@ -131,12 +131,7 @@ def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[Flow
     with open_ledger(project.ledger, create=False) as ledger:
         check_pipeline(ledger, name)
         now, statuses, found = ledger.now(), ledger.status(name), ledger.watermarks(name)
-    return now, [
-        replace(
-            _summarize(one, [mark for mark in found if mark.flow == one.flow], now), suspended=one.suspended
-        )
-        for one in statuses
-    ]
+    return now, [_summarize(one, [mark for mark in found if mark.flow == one.flow], now) for one in statuses]
 
 
 def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetime, list[FlowSummary]]:
@@ -153,11 +148,11 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
             for one in ledger.status(project.pipeline)
             if selects(project, one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
         ]
+    statuses = [replace(one, suspended=one.suspended or above) for one in statuses]
     return now, [
         replace(
             _summarize(status, marks.get(status.flow, []), now),
             in_file=is_named(project, status.flow),
-            suspended=status.suspended or above,
             batches_there=_count_batches(status.flow, marks),
         )
         for status in statuses
@@ -293,6 +288,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
         holder=f"{status.owner.actor}, process {status.owner.pid}" if running and status.owner else None,
         lease_until=status.lease_until if running else None,
         override=status.override.kind if status.override else None,
+        suspended=status.suspended,
         rows_waiting=count_waiting(marks),
         abandoned=running and not is_held(status, now),
         planned_at=status.planned_at if status.plan else None,
