@@ -349,6 +349,26 @@ def test_a_change_is_seen_by_the_next_look(shop: Path) -> None:
     assert "<b>1</b> suspended" in text
 
 
+def test_all_changes_by_hand_are_found_together(shop: Path) -> None:
+    events = (
+        "imported",
+        "files_cleaned",
+        "files_compacted",
+        "vacuumed",
+        "quarantine_discarded",
+        "quarantine_replayed",
+    )
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        for event in events:
+            ledger.note("shop", "orders", event, owner=ME, reason=f"why it was {event}")
+    pages = client(shop)
+    text = pages.get("/history?event=by+hand").text
+    assert all(f"why it was {event}" in text for event in events)
+    assert 'class="event e-advanced"' not in text
+    assert 'class="event e-advanced"' in pages.get("/history").text
+
+
 @pytest.mark.parametrize("suspended", ["idle", ALL])
 def test_a_flow_that_is_suspended_is_not_called_nothing_new(shop: Path, suspended: str) -> None:
     project = load_project(shop / "tidegauge.yml")

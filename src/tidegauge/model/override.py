@@ -15,8 +15,9 @@ OVERRIDES = ("set", "reset", "refresh", "copy", "import", "undo")
 """The kinds of overrides; `refresh` is a reset that empties the output. The history has an event for each."""
 BEGIN_EPOCH = (*OVERRIDES, "forgotten", "rebuilt")
 """The events of changes by hand that each begin an epoch."""
-BY_HAND = (*BEGIN_EPOCH, "backfill", "repair", "suspended", "resumed", "retried", "files_cleaned")
-"""The events of all changes by hand."""
+BY_HAND = (*BEGIN_EPOCH, "imported", "backfill", "repair", "suspended", "resumed", "retried", "files_cleaned",
+           "files_compacted", "vacuumed", "quarantine_discarded", "quarantine_replayed")  # fmt: skip
+"""The events of all changes by hand; `optimized` is not among them, as runs leave it too."""
 
 
 @dataclass(frozen=True)
