@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select, text
 
 from tests.support.drafts import ME, draft, nothing_new, receipt
 from tests.support.ledgers import everything
+from tidegauge.ledger.document_ledger import DocumentLedger
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.sql_bulk import insert_rows, moment
 from tidegauge.ledger.sql_ledger import SqlLedger
@@ -195,6 +196,27 @@ def test_the_runs_that_started_last_are_shown_whenever_they_ended(ledger: Ledger
         ledger.finish(claim, State.FAILED, {"message": "no"})
     for count in range(1, 5):
         assert [one.flow for one in ledger.runs("shop", limit=count)] == names[::-1][:count]
+
+
+def test_a_page_of_runs_is_one_read_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_ledger(f"json:{tmp_path}", create=True) as ledger:
+        assert isinstance(ledger, DocumentLedger)
+        for number in range(6):
+            plans = ledger.plan([draft("a")], owner=ME, run_id=f"run {number}")
+            claim = ledger.claim(plans["a"], owner=ME, run_id=f"run {number}", lease=MINUTE)
+            ledger.finish(claim, State.FAILED, {"message": "no"})
+            ledger.begin_override("shop", "a", "reset", {}, owner=ME, reason="again")
+            ledger.end_override("shop", "a", epoch=number + 1)
+        documents, limits = ledger._documents, []
+        read = documents.read
+
+        def count(log: str, *given: Any, **options: Any) -> Any:
+            limits.append(options["limit"])
+            return read(log, *given, **options)
+
+        monkeypatch.setattr(documents, "read", count)
+        assert [one.run_id for one in ledger.runs("shop", limit=2)] == ["run 5", "run 4"]
+        assert limits == [4]
 
 
 def test_runs_are_asked_for_a_flow_and_for_a_run(ledger: Ledger) -> None:

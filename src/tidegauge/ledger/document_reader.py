@@ -129,8 +129,9 @@ class DocumentReader:
 
     def _read_ended(self, pipeline: str, flow: str | None, limit: int | None) -> list[Entry]:
         """The attempts in the log, at least the `limit` that started last: the log is in the order of their
-        ends, so more is read while one that ended earlier may have started later."""
-        count = limit
+        ends, so more is read while one that ended earlier may have started later. The last `limit` alone do
+        not rule that out: the first of them started before it ended."""
+        count = None if limit is None else 2 * limit
         while True:
             found = self._documents.read("runs", pipeline, flow=flow, limit=count)
             if limit is None or count is None or len(found) < count:
