@@ -151,7 +151,7 @@ def _preview_one(
         )
     if is_whole(flow) or flow.options.snapshot:
         raise ConfigError(
-            f"{flow.name}: each of its runs reads the whole table, so there is nothing to backfill",
+            f"{flow.name}: its runs read no windows but the whole table, so there is none to backfill",
             hint=f"`tidegauge run -t {flow.table}`",
         )
     source = opened.source()

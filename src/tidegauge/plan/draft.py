@@ -35,7 +35,8 @@ def find_window_start(
         return watermark
     if source_table.cursor_kind != "timestamp":
         raise ConfigError(
-            f"{flow.name}: lookback needs a cursor of dates or timestamps; '{flow.options.cursor}' has none",
+            f"{flow.name}: lookback needs a cursor of dates or timestamps;"
+            f" '{flow.options.cursor}' is not one",
             hint="leave lookback out for this table",
             place=flow.options.place,
         )
