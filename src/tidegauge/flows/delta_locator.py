@@ -33,7 +33,7 @@ _LASTING = (
 
 
 def make_locator(project: Project, flows: Sequence[GraphFlow], *, debug: bool = False) -> DeltaTableLocator:
-    """Make the places for a command that is not a run. Spark is started only to look up a table's name."""
+    """Make the locator for a command that is not a run. Spark is started only to look up a table's name."""
     needs = {JarSet.JDBC} | find_jars(flows)
     return DeltaTableLocator(functools.cache(partial(open_session, project.spark, needs, debug=debug)))
 

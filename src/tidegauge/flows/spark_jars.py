@@ -16,7 +16,7 @@ def find_jars(flows: Sequence[GraphFlow]) -> set[JarSet]:
 
 
 def find_project_jars(project: Project) -> set[JarSet]:
-    """What Spark needs for any flow of the project, besides the drivers."""
+    """Which jars Spark needs for any flow of the project, including the JDBC drivers."""
     ends = [end for sync in project.syncs for end in (sync.via, sync.to)]
     lakes = [end for end in ends if isinstance(end, Lake)]
     written = in_flows(project)

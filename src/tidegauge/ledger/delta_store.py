@@ -46,7 +46,7 @@ from tidegauge.storage.probe import check_store
 from tidegauge.storage.store import open_store
 
 _KEEP = timedelta(days=7)
-"""The age up to which unused data files are kept."""
+"""How long a data file is kept after another has replaced it."""
 _IDS = "tidegauge-watermark-id"
 _CURRENT, _ENDED = "current", "ended"
 _KNOWN = 50_000
@@ -190,7 +190,7 @@ class DeltaDocumentStore:
 
     def prune(self, log: str, pipeline: str, before: datetime, *, keep: Collection[str] = ()) -> int:
         """See DocumentStore.prune. Also removes what the tables for people show of the entries (of plans, the
-        ended rows of `watermarks` too), and old data files that no table uses."""
+        ended rows of `watermarks` too), and data files that were replaced long ago."""
         count = self._logs[log].prune(pipeline, before, keep)
         self._logs[log].table.tidy(_KEEP)
         for shown in (one for one in self._shown if one.shown.log == log):
@@ -202,7 +202,7 @@ class DeltaDocumentStore:
         return count
 
     def tidy(self, older_than: timedelta = _KEEP) -> int:
-        """Delete data files that no table uses and that are older than that. Returns how many."""
+        """Delete data files that were replaced longer ago than that. Returns how many."""
         return sum(table.tidy(older_than) for table in self._tables)
 
     @property

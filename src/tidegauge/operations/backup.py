@@ -61,7 +61,8 @@ def read_backup(name: str, text: str) -> list[FlowBackup]:
 
 
 def import_ledger(project: Project, backups: Sequence[FlowBackup], *, reason: str) -> None:
-    """Import the flows. Raises WrongState, and changes nothing, if the ledger already knows one of them."""
+    """Import the flows. Raises WrongState, and changes nothing, if the ledger knows one of them in
+    another state."""
     with open_ledger(project.ledger, create=True) as ledger:
         ledger.restore(backups, owner=this_process(), reason=reason)
 

@@ -84,8 +84,8 @@ def _are_alike(one: Version, other: Version) -> bool:
 
 def _make_range(flow: DeltaFlow, part: DeltaInput, piece: list[Version], after: int | None) -> VersionRange:
     """Choose how to read a piece: added files are faster than the feed, and hold the same rows where versions
-    only add. But feed and files give different commit times, so a flow that shows them always uses the feed
-    where it is on."""
+    only add. A flow that shows commit times uses the feed where it is on: it shows what Delta itself says,
+    and not what `delta_log.commit_times` makes of the log by the same rule."""
     changing = [version for version in piece if version.changes]
     timed = part.raw or flow.output.mode.facts.keeps_history
     grows = all(version.only_adds for version in changing) and not (timed and changing[0].feed)

@@ -1,7 +1,7 @@
 """Plan a flow between Delta tables: which versions of its inputs are new, cut into frozen batches. Pure.
 
-Every version of a window is known from the log (`model.versions.History`), so versions that cannot be read
-are found here, before anything is touched.
+Every version of a window is known from the log (`model.versions.DeltaHistory`), so versions that cannot be
+read are found here, before anything is touched.
 """
 
 from __future__ import annotations

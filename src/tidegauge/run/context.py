@@ -1,4 +1,4 @@
-"""What the planner, scheduler and executor of one run share."""
+"""What the planner, the job runner and the executor of one run share."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 DuckDB lets one process have a file open for writing, or many for reading; and within a process all
 connections to a file have to be opened alike. So a reader opens it for reading, and for writing only if
-this process writes to the file too. A file is closed as soon as it is not used: others may wait for it.
+this process writes to the file too. A file is closed soon after its last use, see `kept_open`: others may
+wait for it.
 """
 
 from __future__ import annotations

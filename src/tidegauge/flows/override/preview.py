@@ -1,6 +1,6 @@
 """A change of a flow's watermark by hand: the request, and a preview of what it would do.
 
-Each kind of flow has its own previewer beside this one: `override_table`, `override_load`, `override_delta`.
+Each kind of flow has its own previewer beside this one: `table`, `load`, `delta`, `column`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def name_besides(column: str) -> str:
 
 
 class FlowQuarantine:
-    """The quarantine of a flow between Delta tables. Implements `RowsAside`."""
+    """The quarantine of a flow between Delta tables. Implements `ReplayableQuarantine`."""
 
     def __init__(self, flow: DeltaFlow, places: DeltaTableLocator) -> None:
         self.flow = flow

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SyncQuarantine:
-    """The quarantine of a sync into a warehouse. Implements `RowsAside`."""
+    """The quarantine of a sync into a warehouse. Implements `ReplayableQuarantine`."""
 
     def __init__(self, flow: TableFlow) -> None:
         self.flow = flow

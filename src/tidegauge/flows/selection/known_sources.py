@@ -17,7 +17,7 @@ from tidegauge.sources.connections import SourceConnections
 
 
 class KnownSources(SourceConnections):
-    """Like Sources, but an unreachable database still lists the tables of flows that ran before.
+    """Like `SourceConnections`, but an unreachable database still lists the tables of flows that ran before.
 
     `flows`: the names of those flows.
     """

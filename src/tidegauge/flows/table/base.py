@@ -60,7 +60,8 @@ class TableFlowBase(ABC):
         self.output = self._open_output()
         self.mark = resources.mark(spec.name)
         self.upstream = resources.mark(spec.upstream)
-        """The watermark of the flow whose output this one reads; None: it reads no flow's output."""
+        """The watermark of the flow whose output this one reads; None: there is none, or it has no
+        watermark yet."""
         self.target_checked = False
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Epochs and overrides, several inputs, typed positions, and the views that the documents' queries run on."""
+"""Epochs and overrides, several inputs, typed positions, and the views for people's own queries."""
 
 from __future__ import annotations
 
