@@ -30,7 +30,7 @@ class Problems:
         self.problems: list[Problem] = [] if problems is None else problems
 
     def beside(self, document: YamlDocument) -> Problems:
-        """A Check of another document of the same project, which adds its problems to the same list."""
+        """The Problems of another document of the same project, which go to the same list."""
         return Problems(document, self.problems)
 
     def finish(self) -> None:
@@ -57,7 +57,7 @@ class Problems:
         return None
 
     def attempt(self, action: Callable[[], _T], trail: KeyPath) -> _T | None:
-        """What the action returns; None if it raised a Complaint, which is then noted at this place."""
+        """What the action returns; None if it raised an InvalidValue, which is then noted at this place."""
         try:
             return action()
         except InvalidValue as complaint:

@@ -76,7 +76,7 @@ def condition(value: Any) -> str:
 
 
 def check_condition(text: str, engine: Engine) -> None:
-    """Raise Complaint for text that is not exactly one condition, as it is put into larger conditions.
+    """Raise InvalidValue for text that is not exactly one condition, as it is put into larger conditions.
 
     Only the form is checked: the database says whether the columns exist.
     """

@@ -104,7 +104,7 @@ def _read_all(key: str, body: Any, trail: KeyPath, find_table: FindTable) -> lis
 
 
 def _read(key: str, body: Any, trail: KeyPath, find_table: FindTable) -> Iterator[_Written]:
-    """The checks of one entry. Raises Complaint with the trail from the entry to what is wrong."""
+    """The checks of one entry. Raises InvalidValue with the trail from the entry to what is wrong."""
     match body:
         case dict() if _is_table_wide(key, body):
             yield _read_table_wide(key, body, trail, find_table)
@@ -275,7 +275,7 @@ def _make_expectation(one: _Written) -> Expectation:
 
 
 def _read_sql(value: Any) -> str:
-    """A predicate in SQL, which may have several lines. Raises Complaint for anything but text."""
+    """A predicate in SQL, which may have several lines. Raises InvalidValue for anything but text."""
     if not isinstance(value, str) or not value.strip():
         raise must("be a predicate in SQL", hint='such as "num_workers >= 0"')
     return value.strip()

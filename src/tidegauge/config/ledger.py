@@ -30,7 +30,7 @@ _PLAIN_PASSWORD = re.compile(r"://[^/@]*:[^/@\0]+@")
 
 
 def check_address(address: Any, *, written: Any, base: Path) -> str | Secret:
-    """The address, with local paths made absolute; a Secret stays one. Raises Complaint for a wrong address.
+    """The address, with local paths made absolute; a Secret stays one. Raises InvalidValue for a wrong one.
 
     `written` is the text of the file, before references were resolved: the only text an error may quote.
     """

@@ -38,7 +38,7 @@ def engines_with(option: str) -> list[str]:
 
 
 def check_option_name(written: str, engine: str) -> str:
-    """Our own name for the option, whatever its case or percent-encoding. Raises Complaint for any other."""
+    """Our name for the option, whatever its case or percent-encoding. Raises InvalidValue for any other."""
     name = written
     while (decoded := unquote(name)) != name:
         name = decoded

@@ -22,7 +22,7 @@ def is_pandera(value: Any) -> bool:
 
 
 def read_pandera(value: Any) -> dict[str, Any]:
-    """The schema as entries of `expect:`. Raises Complaint for a check that cannot be taken over."""
+    """The schema as entries of `expect:`. Raises InvalidValue for a check that cannot be taken over."""
     schema = value.to_schema() if isinstance(value, type) and hasattr(value, "to_schema") else value
     if schema.checks or schema.unique:
         raise InvalidValue(

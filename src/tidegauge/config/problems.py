@@ -49,15 +49,15 @@ class InvalidValue(ValueError):
 def must(
     expected: str, *, found: str | None = None, hint: str | None = None, trail: KeyPath = ()
 ) -> InvalidValue:
-    """A Complaint that says what the value must be. `found` is what it is instead, and is not shown where a
-    reference brought the value in."""
+    """An InvalidValue that says what the value must be. `found` is what it is instead, and is not shown where
+    a reference brought the value in."""
     message = f"this must {expected}" if found is None else f"this must {expected}, not {found}"
     return InvalidValue(message, hint=hint, trail=trail, expected=expected)
 
 
 @contextmanager
 def below(*parts: str | int) -> Iterator[None]:
-    """In this block a part of a value is read: its Complaints get these names in front of their trail."""
+    """In this block a part of a value is read: its errors get these names in front of their trail."""
     try:
         yield
     except InvalidValue as complaint:

@@ -157,7 +157,7 @@ def _make_lineage(check: Problems, written: Any) -> LineageSettings | None:
 
 
 def _parse_channel_address(value: Any) -> Secret:
-    """The address of an alert channel as a Secret. No Complaint about it quotes it."""
+    """The address of an alert channel as a Secret. No InvalidValue about it quotes it."""
     form = "write it as Apprise has it, such as `json://HOST:PORT/PATH`"
     url = values.text(value)
     match = _SCHEME.fullmatch(url)

@@ -1,4 +1,4 @@
-"""Parses single values: each function takes the user's text, and returns its meaning or raises Complaint."""
+"""Parses single values: each function returns the meaning of the user's text, or raises InvalidValue."""
 
 from __future__ import annotations
 
