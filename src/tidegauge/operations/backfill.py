@@ -151,7 +151,8 @@ def _preview_one(
         )
     if is_whole(flow) or flow.options.snapshot:
         raise ConfigError(
-            f"{flow.name}: its runs read no windows but the whole table, so there is none to backfill",
+            f"{flow.name}: each of its runs reads the whole table, not a window, so"
+            " there is none to backfill",
             hint=f"`tidegauge run -t {flow.table}`",
         )
     source = opened.source()

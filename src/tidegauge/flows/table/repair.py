@@ -61,7 +61,8 @@ def check_repairable(flow: TableFlowBase) -> None:
         raise ConfigError(f"{spec.name} ends in a Delta table, which is not repaired key by key", hint=hint)
     if is_whole(spec) or spec.options.snapshot:
         raise ConfigError(
-            f"{spec.name}: its runs read no windows but the whole table, so there is none to repair",
+            f"{spec.name}: each of its runs looks at the whole table, not at a window,"
+            " so there is none to repair",
             hint=f"`tidegauge run -t {spec.table}`",
         )
 
