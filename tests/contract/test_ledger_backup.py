@@ -58,7 +58,11 @@ def facts(ledger: Ledger | EmptyLedger) -> dict[str, Any]:
             for run in ledger.runs(pipeline, since=ledger.now().min)
         },
         "history": [
-            [event for event in ledger.history(pipeline, limit=1000) if event.event != "imported"]
+            # Two flows may have an event in the same instant, in either order.
+            sorted(
+                (event for event in ledger.history(pipeline, limit=1000) if event.event != "imported"),
+                key=lambda event: (event.at, event.flow or ""),
+            )
             for pipeline in PIPELINES
         ],
         "plans": sorted((row["plan_id"], row["state"], row["done"]) for row in ledger.table_rows("plans")),
