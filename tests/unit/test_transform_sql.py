@@ -125,6 +125,8 @@ def test_what_the_sql_allows_and_why(sql: str, way: Evaluate, why: str) -> None:
     [
         ("SELECT id,\n  v FROM\nWHERE v", 3, 1, "cannot be read"),
         ("SELECT 'open FROM orders", 1, 1, "cannot be read"),
+        ("SELECT id FROM orders WHERE (", 1, 29, "an expression is missing near ("),
+        ("SELECT CASE WHEN id THEN FROM orders", 1, 26, "an expression is missing near FROM"),
         ("SELECT id FROM orders; SELECT id FROM items", 1, 1, "several statements"),
         ("INSERT INTO orders SELECT 1", 1, 1, "an INSERT and no query"),
         ("  -- nothing\n", 1, 1, "empty"),

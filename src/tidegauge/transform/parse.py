@@ -64,11 +64,7 @@ def parse(text: str, place: Path | None = None) -> exp.Query:
         statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
     except (ParseError, TokenError) as error:
         first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-        cause = (
-            str(first.get("description") or str(error).splitlines()[0])
-            .split(" but got <Token")[0]
-            .rstrip(".")
-        )
+        cause = _tell_cause(first.get("description") or str(error).splitlines()[0])
         start = None
         if first.get("line"):
             before = "\n".join(text.split("\n")[: first["line"] - 1])
@@ -91,6 +87,13 @@ def parse(text: str, place: Path | None = None) -> exp.Query:
     if not isinstance(found, exp.Query):
         fail(f"the SQL is {_article(found.key)} and no query", "a transform is one SELECT", text, None, place)
     return found
+
+
+def _tell_cause(said: str) -> str:
+    """What sqlglot says, without the names of its classes."""
+    if said.startswith("Required keyword"):
+        return "an expression is missing"
+    return said.split(" but got <Token")[0].rstrip(".")
 
 
 def inline_ctes(query: exp.Query) -> exp.Query:
