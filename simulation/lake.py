@@ -126,6 +126,8 @@ class MemoryOutput:
         found = self._lake.manifests.get((tag.epoch, tag.seq))
         self._maybe_wait(what)
         self._check_epoch_is_newest(tag)
+        if found and like and found.receipt.windows != like.windows:
+            raise OutputDisagrees(f"{tag.epoch}/{tag.seq} holds another window", hint="feigned")
         return found.receipt if found else None
 
     @property

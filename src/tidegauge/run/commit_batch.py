@@ -58,7 +58,7 @@ def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: CommitR
             trace_files(f"{tag.flow}: reads", batch_data.paths)
             trace_files(f"{tag.flow}: writes", (file.path for file in staged.files))
         receipt = publish_batch(claim, index, batch_data, staged, tools)
-    if receipt.windows != batch.windows:
+    if receipt.windows != batch.windows:  # also where the output no longer knows what the batch held
         raise OutputDisagrees(
             f"{plan.draft.flow}: the output holds another window as its batch {receipt.tag.seq}"
             " than the ledger planned",

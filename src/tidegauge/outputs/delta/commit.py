@@ -16,6 +16,7 @@ from tidegauge.model.delta_flow import DeltaFlow
 from tidegauge.model.expectation import Checks
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan, Receipt, Tag, window_from_dict, window_to_dict
+from tidegauge.outputs.other_batch import other_batch_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,11 +199,7 @@ def check_same(receipt: Receipt, found: TaggedCommit, batch: Batch, place: str) 
     said = found.commit.note if found.commit else None
     kind = said.get("what", batch.kind) if said else batch.kind
     if receipt.windows and (receipt.windows, kind) != (batch.windows, batch.kind):
-        raise OutputDisagrees(
-            f"{place} holds another window than the ledger's batch {receipt.tag.seq} of epoch"
-            f" {receipt.tag.epoch}",
-            hint="this ledger is an older copy, or another one writes here; nothing was changed",
-        )
+        raise other_batch_error(place, receipt.tag)
 
 
 def _parse_checks(said: dict[str, Any], info: dict[str, Any]) -> Checks | None:

@@ -39,6 +39,7 @@ from tidegauge.outputs.lake.manifest import (
 )
 from tidegauge.outputs.lake.splits import write_splits
 from tidegauge.outputs.lake.table import load_all
+from tidegauge.outputs.other_batch import other_batch_error
 from tidegauge.spark import hadoop
 from tidegauge.storage.folder import check_folder
 from tidegauge.storage.parquet_footer import read_footer
@@ -245,7 +246,4 @@ class LakeOutput:
     def _check_same(self, found: Manifest, batch: Batch) -> None:
         if (found.windows, found.nulls) != (batch.windows, batch.nulls):
             path = path_of(self._folder, found.tag.epoch, found.tag.seq)
-            raise OutputDisagrees(
-                f"{self._store.place}/{path} holds another window than the ledger's batch {found.tag.seq}",
-                hint="the ledger is older than the lake, or another ledger writes here; nothing was changed",
-            )
+            raise other_batch_error(f"{self._store.place}/{path}", found.tag)

@@ -9,6 +9,7 @@ from tidegauge.errors import OutputDisagrees, OutputUnreachable
 from tidegauge.model.plan import Batch, Receipt, Tag
 from tidegauge.model.spec import TableFlow, WarehouseTable
 from tidegauge.model.table import Field, Layout
+from tidegauge.outputs.other_batch import other_batch_error
 from tidegauge.outputs.warehouse import staging
 from tidegauge.outputs.warehouse.commits import Commits
 from tidegauge.outputs.warehouse.heads import Head
@@ -139,8 +140,5 @@ class FlowTarget:
             return None
         receipt, kind = found
         if like is not None and (receipt.windows, kind) != (like.windows, like.kind):
-            raise OutputDisagrees(
-                f"{self.place} holds another window than the ledger's batch {tag.seq} of epoch {tag.epoch}",
-                hint="this ledger is an older copy, or another one writes here; nothing was changed",
-            )
+            raise other_batch_error(self.place, tag)
         return receipt
