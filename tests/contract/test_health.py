@@ -68,6 +68,19 @@ def delta_table(folder: Path, *ages: timedelta, properties: dict[str, str] | Non
     return folder
 
 
+def make_project(folder: Path, *flows: DeltaFlow) -> Project:
+    return Project(
+        pipeline="shop",
+        file=folder / "tidegauge.yml",
+        ledger=f"sqlite:///{folder / 'ledger.db'}",
+        lease=timedelta(minutes=1),
+        spark=SparkSettings(),
+        connections={},
+        syncs=(),
+        delta_flows=flows,
+    )
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """Flows a, b, c and d; each has read the table of its name in capitals up to version 1."""
@@ -76,16 +89,7 @@ def project(tmp_path: Path) -> Project:
         part = DeltaInput("rows", TableRef(path=str(tmp_path / name.upper())))
         return DeltaFlow("shop", name, (part,), DeltaTable(TableRef(path=str(tmp_path / f"{name}-out"))))
 
-    made = Project(
-        pipeline="shop",
-        file=tmp_path / "tidegauge.yml",
-        ledger=f"sqlite:///{tmp_path / 'ledger.db'}",
-        lease=timedelta(minutes=1),
-        spark=SparkSettings(),
-        connections={},
-        syncs=(),
-        delta_flows=tuple(map(delta_flow, "abcd")),
-    )
+    made = make_project(tmp_path, *map(delta_flow, "abcd"))
     mark = Recalled("version", VersionPosition(1), "t1")
     with open_ledger(made.ledger, create=True) as ledger:
         for one in made.delta_flows:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.contract.test_health import DAY, delta_table
+from tests.contract.test_health import DAY, delta_table, make_project
 from tests.support.drafts import ME
 from tidegauge.delta_log.history import history
 from tidegauge.errors import TidegaugeError
@@ -19,7 +18,7 @@ from tidegauge.model.delta_flow import DeltaFlow, DeltaInput, DeltaTable, OnMiss
 from tidegauge.model.mode import Mode
 from tidegauge.model.plan import Plan
 from tidegauge.model.position import VersionPosition
-from tidegauge.model.spec import Project, SparkSettings
+from tidegauge.model.spec import Project
 from tidegauge.model.watermark import Recalled
 from tidegauge.operations.health import check_health
 from tidegauge.operations.retention import RetentionNotice, find_margins, find_notices
@@ -31,16 +30,7 @@ FEED_OFF = {"delta.enableChangeDataFeed": "false"}
 
 def _project(tmp_path: Path, flow: DeltaFlow, *, read: dict[str, int]) -> Project:
     """One with this flow, which has read each input up to a version."""
-    made = Project(
-        pipeline="shop",
-        file=tmp_path / "tidegauge.yml",
-        ledger=f"sqlite:///{tmp_path / 'ledger.db'}",
-        lease=timedelta(minutes=1),
-        spark=SparkSettings(),
-        connections={},
-        syncs=(),
-        delta_flows=(flow,),
-    )
+    made = make_project(tmp_path, flow)
     marks = {name: Recalled("version", VersionPosition(number), "t1") for name, number in read.items()}
     if marks:
         with open_ledger(made.ledger, create=True) as ledger:
