@@ -31,7 +31,8 @@ def check_agreement(
     if output.receipt(Tag(flow.pipeline, flow.name, epoch, seq + 1)) is not None:
         raise OutputDisagrees(
             f"{flow.name}: {where} holds more batches than the ledger knows ({seq})",
-            hint="the ledger is an older copy; bring back the newest one",
+            hint="the ledger is an older copy: bring back the newest one, or its watermarks from the outputs"
+            " with `tidegauge ledger rebuild`",
         )
 
 
