@@ -6,6 +6,7 @@ What a module prints goes to stderr: stdout is for the command's own answer.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -97,7 +98,7 @@ def is_own_file(root: Path, file: str | None) -> bool:
     """Whether a file is the project's own code, and not that of a library in its folder."""
     return (
         file is not None
-        and (path := Path(file)).is_relative_to(root)
+        and any((path := Path(file)).is_relative_to(spelling) for spelling in _spell(root))
         and not set(_LIBRARIES) & set(path.parts)
         and not any(path.is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
     )
@@ -127,6 +128,12 @@ def _from(root: Path) -> Iterator[Path]:
 
 def _normalize(root: Path) -> Path:
     return Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links, unlike the modules' files
+
+
+@functools.cache
+def _spell(root: Path) -> tuple[Path, Path]:
+    """The folder as it is given and without links: a notebook in it imports by the second."""
+    return root, root.resolve()
 
 
 def _keep_on_path(root: Path) -> None:

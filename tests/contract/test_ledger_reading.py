@@ -173,6 +173,7 @@ def test_history_is_newest_first_and_limited(ledger: Ledger) -> None:
     assert [event.error for event in ledger.history("shop", failed=True, limit=1)] == ["second"]
     assert [event.event for event in ledger.history("shop", flow="flow 2")] == ["refused", "skipped"]
     assert [event.error for event in ledger.history("shop", flow="flow 2", failed=True)] == ["first"]
+    assert ledger.history("shop", limit=0) == []
 
 
 def test_history_is_asked_for_kinds(ledger: Ledger) -> None:
@@ -194,7 +195,7 @@ def test_the_runs_that_started_last_are_shown_whenever_they_ended(ledger: Ledger
     claims = [ledger.claim(plans[name], owner=ME, run_id="run", lease=MINUTE) for name in names]
     for claim in reversed(claims):
         ledger.finish(claim, State.FAILED, {"message": "no"})
-    for count in range(1, 5):
+    for count in range(5):
         assert [one.flow for one in ledger.runs("shop", limit=count)] == names[::-1][:count]
 
 

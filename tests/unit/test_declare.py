@@ -328,8 +328,11 @@ def test_what_was_imported_before_is_the_projects_own_too(
     importlib.import_module("own_silver")
     importlib.import_module("own_library")
     import_by_name(tmp_path, "own_silver")
-    found = {module.__name__ for module in list_own_modules(tmp_path)}
-    assert {"own_helper", "own_silver", "own_library"} & found == {"own_helper", "own_silver"}
+    link = tmp_path.with_name(f"{tmp_path.name}_link")
+    link.symlink_to(tmp_path)
+    for folder in (tmp_path, link):
+        found = {module.__name__ for module in list_own_modules(folder)}
+        assert {"own_helper", "own_silver", "own_library"} & found == {"own_helper", "own_silver"}
     assert user_modules not in list_own_modules(Path(user_modules.__file__).parents[1])
 
 

@@ -92,7 +92,7 @@ class DocumentReader:
         limit: int | None = 20,
     ) -> list[HistoryEvent]:
         kinds = kinds_of(events, failed=failed)
-        if kinds is not None and not kinds:
+        if limit == 0 or (kinds is not None and not kinds):
             return []
         # Pending entries first: what is moved to the log in between is then seen twice, rather than never.
         loaded = self._documents.load(pipeline, None if flow is None else [flow])
@@ -114,6 +114,8 @@ class DocumentReader:
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
+        if limit == 0:
+            return []
         # Pending entries first, as in `history`.
         documents = self._load_documents(pipeline, None if flow is None else [flow])
         waiting = [entry for document in documents for entry in document.pending.get("runs", ())]
