@@ -136,8 +136,9 @@ def snowflake_place(server: SnowflakeServer) -> Place:
     return Place(server.database("app", schema), run, lambda: server.connect(schema))
 
 
-def mysql_place(server: MariaDB) -> Place:
-    name = server.create_database()
+def mysql_place(server: MariaDB, name: str | None = None) -> Place:
+    """Make a new database, or open the one of this name."""
+    name = name or server.create_database()
     database = Database(
         "app",
         Engine.MYSQL,
@@ -161,8 +162,9 @@ def mysql_place(server: MariaDB) -> Place:
     return Place(database, run, connect)
 
 
-def postgresql_place(server: Postgres) -> Place:
-    name = server.create_database()
+def postgresql_place(server: Postgres, name: str | None = None) -> Place:
+    """Make a new database, or open the one of this name."""
+    name = name or server.create_database()
     database = Database(
         "app",
         Engine.POSTGRESQL,

@@ -139,6 +139,17 @@ def test_a27_a_look_by_a_clock_that_was_ahead_is_no_bound() -> None:
     assert found.candidate == BoundCandidate(None, NOON, ())
 
 
+def test_a7_a_bound_of_timestamps_is_settle_below_its_look_already() -> None:
+    found = moments(
+        Source(
+            at(0, work(transaction="1"), blind="a replica"),
+            at(0.01, work(transaction="2"), blind="a replica"),
+        )
+    )
+    assert found.candidate is not None
+    assert found.candidate.seen == NOON
+
+
 def test_a27_nobody_waits_for_what_has_been_open_for_long() -> None:
     source = Source(at(0, work(transaction="1", age=61)))
     found = moments(source)

@@ -174,6 +174,8 @@ class SessionVisibility:
     """The database's time, in UTC without a zone."""
     blind: str | None
     """Why open transactions cannot be seen; None if they can."""
+    replica: bool = False
+    """Whether it only follows another server, so that no privilege would show them."""
 
 
 def field_of(column: SourceColumn) -> Field:

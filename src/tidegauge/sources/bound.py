@@ -30,7 +30,7 @@ class OldestOpenWork:
 def must_wait_for(work: OpenWork, moment: ClockReading, options: TableOptions) -> bool:
     """Whether the work has to be waited for; False if the user chose to ignore work of its age."""
     limit = options.ignore_transactions_after
-    return limit is None or moment.clock - work.started <= limit
+    return limit is None or moment.now - work.started <= limit
 
 
 def find_oldest(moment: ClockReading, options: TableOptions) -> OldestOpenWork:
@@ -95,7 +95,7 @@ def bound_at(edge: datetime, moment: ClockReading, options: TableOptions, cursor
 
 def latest_now(moment: ClockReading, cursor: OrderedColumn) -> Value:
     """The latest cursor value of a row that is stamped by now; a row past it is dated in the future."""
-    edge = moment.clock
+    edge = moment.now
     if cursor.epoch is not None:
         return Value(ValueKind.INT, str(number_of(edge, cursor.epoch)))
     if cursor.kind is not ValueKind.TIMESTAMPTZ:
@@ -121,7 +121,7 @@ def describe_blocker(work: OpenWork, moment: ClockReading) -> str:
 
 
 def age_of(work: OpenWork, moment: ClockReading) -> str:
-    seconds = max(0, round((moment.clock - work.started).total_seconds()))
+    seconds = max(0, round((moment.now - work.started).total_seconds()))
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

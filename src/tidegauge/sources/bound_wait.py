@@ -105,7 +105,10 @@ class BoundWait:
             known[:] = [drop_ended(one, moment) for one in known]
             return _choose(known, moment, options)
 
-        return self._await(moment, choose, lambda found: self._count_waited(found) >= SHORT)
+        # Where open work cannot be seen, `settle` has to pass, which is too long to wait for.
+        return self._await(
+            moment, choose, lambda found: moment.blind is not None or self._count_waited(found) >= SHORT
+        )
 
     def _await(
         self,
@@ -121,8 +124,8 @@ class BoundWait:
 
     def _count_waited(self, found: ReadyBound) -> float:
         """Seconds since the first of the blockers was first seen; infinite if waiting is of no use."""
-        clock, now = found.moment.clock, time.monotonic()
-        if found.moment.blind is not None or any(clock - work.started > _OLD for work in found.blockers):
+        clock, now = found.moment.now, time.monotonic()
+        if any(clock - work.started > _OLD for work in found.blockers):
             return math.inf
         return max(now - self._known[identity(work)] for work in found.blockers)
 
@@ -133,7 +136,8 @@ def _choose(candidates: Iterable[BoundCandidate], moment: ClockReading, options:
     ordered = sorted(candidates, key=lambda one: one.seen)
     safe = None
     for place, one in enumerate(ordered):
-        old_enough = moment.blind is None or moment.clock - one.seen >= options.settle
+        # A bound of timestamps is `settle` below its candidate already.
+        old_enough = moment.blind is None or one.value is None or moment.clock - one.seen >= options.settle
         if old_enough and not any(must_wait_for(work, moment, options) for work in one.open):
             safe = place
     blockers = tuple(work for work in ordered[-1].open if must_wait_for(work, moment, options))

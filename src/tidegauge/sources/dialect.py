@@ -76,7 +76,7 @@ class ClockReading:
     """The source's clock, and the work that was open just after the clock was read."""
 
     clock: datetime
-    """The source's time, in UTC without a zone."""
+    """The source's time, in UTC without a zone; of a replica, the primary's time of what it last applied."""
     open: tuple[OpenWork, ...] = ()
     blind: str | None = None
     """Why other sessions cannot be seen; None if they can."""
@@ -87,6 +87,15 @@ class ClockReading:
     sure: bool = True
     """Open work stamps no row earlier than its `started`. If it may (MySQL: a statement takes its time before
     it waits for a lock, and its transaction begins after), the bound has to wait until the work has ended."""
+    replica: bool = False
+    """Whether the server only follows another one, where the rows are written."""
+    behind: timedelta = timedelta(0)
+    """How far `clock` is before the replica's own clock."""
+
+    @property
+    def now(self) -> datetime:
+        """The server's own time."""
+        return self.clock + self.behind
 
 
 class Dialect(Protocol):

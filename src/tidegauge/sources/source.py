@@ -155,7 +155,7 @@ class DatabaseSource:
     def outlook(self) -> SessionVisibility:
         with self._lock, self._dialect.held():
             moment = self._dialect.moment(fresh=True)
-            return SessionVisibility(moment.clock, moment.blind)
+            return SessionVisibility(moment.now, moment.blind, moment.replica)
 
     def close(self) -> None:
         with self._lock:

@@ -71,13 +71,15 @@ class SurveyBound:
     def describe_young(self, rows: int) -> str:
         """A note about rows that are not old enough to be read."""
         options = self._source_table.options
-        when = reads_from(self.look(), options, self._source_table.cursor)
+        moment = self.look()
+        when = reads_from(moment, options, self._source_table.cursor)
         them, are = ("it", "1 row is") if rows == 1 else ("them", f"{rows:,} rows are")
         unless = ", unless what is open now still is" if self.held else ""
-        return (
-            f"{are} younger than `settle` ({options.settle.total_seconds():g} s): a run from"
-            f" {when:%Y-%m-%d %H:%M:%S} UTC on reads {them}{unless}"
-        )
+        young = f"{are} younger than `settle` ({options.settle.total_seconds():g} s)"
+        if moment.replica:
+            applied = f"a transaction of {when:%Y-%m-%d %H:%M:%S} UTC or later"
+            return f"{young}: a run reads {them} once the replica has applied {applied}"
+        return f"{young}: a run from {when:%Y-%m-%d %H:%M:%S} UTC on reads {them}{unless}"
 
     def value(self, kept: Kept, past: str) -> tuple[RowPosition | None, Kept]:
         """The bound for a cursor of values, None if nothing is safe, and the candidates to keep.
@@ -107,7 +109,7 @@ class SurveyBound:
         source_table, dialect = self._source_table, self._dialect
         known = [*tops, *([self._after.cursor] if self._after else [])]
         table = sql.relation(source_table, dialect.name)
-        odd = find_odd_number(dialect.rows, dialect.literal, source_table, table, known, moment.clock)
+        odd = find_odd_number(dialect.rows, dialect.literal, source_table, table, known, moment.now)
         if odd is None:
             return
         if source_table.options.future_guard is FutureGuard.FAIL:

@@ -8,8 +8,8 @@ its process id. Durability is switched off, because their data is needed for min
 
 from __future__ import annotations
 
-from tests.support.servers.mariadb import MariaDB, start_mariadb
-from tests.support.servers.postgres import Postgres, start_postgres
+from tests.support.servers.mariadb import MariaDB, start_mariadb, start_replica
+from tests.support.servers.postgres import Postgres, start_postgres, start_standby
 from tests.support.servers.process import HOST, PASSWORD, ServerMissing, free_port
 from tests.support.servers.redshift import Redshift, start_redshift
 from tests.support.servers.s3 import S3, start_s3
@@ -26,5 +26,7 @@ __all__ = [
     "start_mariadb",
     "start_postgres",
     "start_redshift",
+    "start_replica",
     "start_s3",
+    "start_standby",
 ]

@@ -110,3 +110,24 @@ def _create_accounts(sock: Path) -> None:
         cursor.execute("FLUSH PRIVILEGES")
         cursor.execute(f"CREATE USER IF NOT EXISTS {USER}@'%%' IDENTIFIED BY %s", (PASSWORD,))
         cursor.execute(f"GRANT ALL PRIVILEGES ON *.* TO {USER}@'%' WITH GRANT OPTION")
+
+
+@contextmanager
+def start_replica() -> Iterator[tuple[MariaDB, MariaDB]]:
+    """Start two servers, of which the second replicates all that happens in the first from now on."""
+    with (
+        start_mariadb(options=["--server-id=1", "--log-bin"]) as primary,
+        start_mariadb(options=["--server-id=2", "--read-only"]) as replica,
+    ):
+        with primary.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT @@global.gtid_binlog_pos")
+            ((reached,),) = cursor.fetchall()
+        with replica.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET GLOBAL gtid_slave_pos = %s", (reached,))
+            cursor.execute(
+                "CHANGE MASTER TO MASTER_HOST = %s, MASTER_PORT = %s, MASTER_USER = %s, MASTER_PASSWORD = %s,"
+                " MASTER_USE_GTID = slave_pos",
+                (HOST, primary.port, USER, PASSWORD),
+            )
+            cursor.execute("START SLAVE")
+        yield primary, replica

@@ -16,6 +16,7 @@ from tests.support.servers.process import (
     HOST,
     PASSWORD,
     USER,
+    ServerHome,
     await_server,
     find_program,
     free_port,
@@ -73,16 +74,11 @@ def start_postgres(folder: Path | None = None, *, options: Sequence[str] = ()) -
 
     `folder`, where given, must be reachable by the user `postgres` when this runs as root.
     """
-    versions = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True
-    )
-    server = find_program("postgres", *map(str, versions))
-    initdb = find_program("initdb", *map(str, versions))
     with server_home(folder, "postgres") as home:
-        data, port = home.path / "data", free_port()
+        data = home.path / "data"
         secret = home.write("password", PASSWORD)
         home.run(
-            initdb,
+            _find_postgres_program("initdb"),
             f"--pgdata={data}",
             f"--username={USER}",
             f"--pwfile={secret}",
@@ -91,19 +87,53 @@ def start_postgres(folder: Path | None = None, *, options: Sequence[str] = ()) -
             "--locale=C.UTF-8",
             "--no-sync",
         )
-        settings = [
-            f"listen_addresses={HOST}",
-            f"port={port}",
-            f"unix_socket_directories={home.path}",
-            "fsync=off",
-            "synchronous_commit=off",
-            "full_page_writes=off",
-            "max_prepared_transactions=20",
-            "max_connections=200",
-            *options,
-        ]
-        command = [server, "-D", str(data), *(part for setting in settings for part in ("-c", setting))]
-        with home.serve(command, stop_with=signal.SIGQUIT) as process:
-            found = Postgres(HOST, port, USER, PASSWORD, process.pid)
-            await_server(process, home, lambda: found.connect().close())
-            yield found
+        with _serve(home, data, options) as server:
+            yield server
+
+
+@contextmanager
+def start_standby(primary: Postgres) -> Iterator[Postgres]:
+    """Start a standby of a running server, which streams from it."""
+    with server_home(None, "postgres") as home:
+        data = home.path / "data"
+        secret = home.write("pgpass", f"*:*:*:*:{PASSWORD}")
+        secret.chmod(0o600)
+        home.run(
+            _find_postgres_program("pg_basebackup"),
+            f"--pgdata={data}",
+            f"--dbname=host={HOST} port={primary.port} user={USER} passfile={secret}",
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+            "--no-sync",
+        )
+        with _serve(home, data, ()) as server:
+            yield server
+
+
+@contextmanager
+def _serve(home: ServerHome, data: Path, options: Sequence[str]) -> Iterator[Postgres]:
+    port = free_port()
+    settings = [
+        f"listen_addresses={HOST}",
+        f"port={port}",
+        f"unix_socket_directories={home.path}",
+        "fsync=off",
+        "synchronous_commit=off",
+        "full_page_writes=off",
+        "max_prepared_transactions=20",
+        "max_connections=200",
+        *options,
+    ]
+    server = _find_postgres_program("postgres")
+    command = [server, "-D", str(data), *(part for setting in settings for part in ("-c", setting))]
+    with home.serve(command, stop_with=signal.SIGQUIT) as process:
+        found = Postgres(HOST, port, USER, PASSWORD, process.pid)
+        await_server(process, home, lambda: found.connect().close())
+        yield found
+
+
+def _find_postgres_program(name: str) -> str:
+    versions = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True
+    )
+    return find_program(name, *map(str, versions))

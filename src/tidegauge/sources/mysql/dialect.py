@@ -10,7 +10,7 @@ from typing import Any
 
 import pymysql
 from pymysql.constants import ER, FIELD_TYPE, FLAG
-from pymysql.cursors import Cursor, SSCursor
+from pymysql.cursors import Cursor, DictCursor, SSCursor
 
 from tidegauge.errors import (
     ColumnMissing,
@@ -38,6 +38,7 @@ from tidegauge.sources.mysql import types as types_mysql
 from tidegauge.sources.mysql.catalogue import FLOATS, INTEGERS, read_catalogue
 from tidegauge.sources.mysql.engine import DEFAULT_PORT, SESSION, literal, quote, row_hash, table_name
 from tidegauge.sources.mysql.open_work import PrivilegeMissing, find_watch, read_offsets
+from tidegauge.sources.mysql.replication import as_replica
 from tidegauge.sources.notation import Notation
 from tidegauge.sources.types import CatalogueColumn
 
@@ -115,6 +116,16 @@ class MysqlDialect:
         trace_sql(self._database.name, sql)
         try:
             with self._connection.cursor() as cursor:
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+        except pymysql.Error as error:
+            raise self._translate(error) from error
+
+    def records(self, sql: str) -> list[dict[str, Any]]:
+        """See `MysqlReplicaSession`."""
+        trace_sql(self._database.name, sql)
+        try:
+            with self._connection.cursor(DictCursor) as cursor:
                 cursor.execute(sql)
                 return list(cursor.fetchall())
         except pymysql.Error as error:
@@ -256,9 +267,9 @@ class MysqlDialect:
         if not fresh and self._seen is not None and time.monotonic() - self._seen[0] < _STALE:
             return self._seen[1]
         began = time.monotonic()
-        moment = find_watch(self._address, self._database.user).look(
-            self, self._offsets, mariadb=self._mariadb
-        )
+        watch = find_watch(self._address, self._database.user)
+        moment = watch.look(self, self._offsets, mariadb=self._mariadb)
+        moment = as_replica(self, moment, mariadb=self._mariadb)
         self._seen = began, moment
         return moment
 

@@ -6,10 +6,12 @@ writes next is stamped with that.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tidegauge.sources.dialect import COMMENT, READER, ClockReading, OpenWork
+from tidegauge.sources.replica import at_replica
 from tidegauge.sources.statement import show_head
 
 Offsets = tuple[timedelta, timedelta, str]
@@ -33,11 +35,40 @@ def read_offsets(session: PostgresqlOpenSession) -> Offsets:
 
 
 def look(session: PostgresqlOpenSession, zone: Offsets) -> ClockReading:
-    ((clock, sees_all),) = session.rows(
+    ((clock, sees_all, standby, aurora),) = session.rows(
         f"SELECT {COMMENT} to_char(clock_timestamp(), {_STAMP}),"
-        " r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE')"
+        " r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE'), pg_is_in_recovery(),"
+        " to_regproc('aurora_version') IS NOT NULL"
         " FROM pg_roles r WHERE r.rolname = current_user"
     )
+    lowest, highest, name = zone
+    reading = ClockReading(
+        datetime.fromisoformat(clock), lowest_offset=lowest, highest_offset=highest, zone=name
+    )
+    if standby and aurora:  # It replays no log, but reads the storage of its primary.
+        return at_replica(reading, None, unknown="Aurora does not say")
+    if standby:
+        return at_replica(reading, _read_applied(session))
+    blind = None
+    if not sees_all:
+        blind = (
+            "this login may not see other sessions' transactions: only `settle` guards against late commits;"
+            " GRANT pg_read_all_stats to it for an exact bound"
+        )
+    return replace(reading, open=_list_work(session), blind=blind)
+
+
+def _read_applied(session: PostgresqlOpenSession) -> datetime:
+    """The primary's time of the last transaction that this standby has applied; if it has applied none since
+    its own start, of the checkpoint from which it started."""
+    ((applied,),) = session.rows(
+        f"SELECT {COMMENT} to_char(coalesce(pg_last_xact_replay_timestamp(), checkpoint_time), {_STAMP})"
+        " FROM pg_control_checkpoint()"
+    )
+    return datetime.fromisoformat(applied)
+
+
+def _list_work(session: PostgresqlOpenSession) -> tuple[OpenWork, ...]:
     found = session.rows(
         f"SELECT {COMMENT} pid, usename::text, coalesce(client_addr::text, 'local'), state, left(query, 200),"
         f" to_char(xact_start, {_STAMP}), coalesce(backend_xid::text, '') FROM pg_stat_activity"
@@ -70,18 +101,4 @@ def look(session: PostgresqlOpenSession, zone: Offsets) -> ClockReading:
         )
         for gid, owner, at, number in prepared
     ]
-    lowest, highest, name = zone
-    blind = None
-    if not sees_all:
-        blind = (
-            "this login may not see other sessions' transactions: only `settle` guards against late commits;"
-            " GRANT pg_read_all_stats to it for an exact bound"
-        )
-    return ClockReading(
-        datetime.fromisoformat(clock),
-        tuple(works),
-        blind,
-        lowest_offset=lowest,
-        highest_offset=highest,
-        zone=name,
-    )
+    return tuple(works)
