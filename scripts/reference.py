@@ -20,8 +20,10 @@ DOCS = Path(__file__).parents[1] / "docs"
 def states() -> str:
     return (
         "# The states of a flow\n\n"
-        "What may follow what. A dot means that the event is refused in that state, with an error naming\n"
-        "both. This page is printed from the table that the code runs on.\n\n" + state.table() + "\n"
+        "What may follow what. A dot means that the event is not allowed in that state: the error\n"
+        "`WrongState` names both. This page is printed from the table that the code runs on.\n\n"
+        + state.table()
+        + "\n"
     )
 
 

@@ -114,7 +114,7 @@ def rows_of_two(a: DataFrame, b: DataFrame, p: DataFrame) -> DataFrame:
             ),
         ),
         (a_left_p, Proof(None, None)),
-        (p_left_a, Proof("an outer join fills up what changes", None)),
+        (p_left_a, Proof("an outer join can put NULLs in place of an incremental input's rows", None)),
         (
             key_of_the_right,
             Proof("it joins several inputs that change", "id comes from an aggregate or an outer join"),

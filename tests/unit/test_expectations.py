@@ -202,7 +202,7 @@ def test_unique_has_no_meaning_where_a_key_has_many_rows(tmp_path: Path) -> None
         ("mean(n) > 3", "looks at several rows"),
         ("size(array_agg(n)) > 3", "looks at several rows"),
         ("row_number() OVER (ORDER BY n) = 1", "looks at several rows"),
-        ("n > rand()", "is another with every run: rand()"),
+        ("n > rand()", "gives another value in each run: rand()"),
         ("d < current_date()", "reads the clock"),
     ],
 )

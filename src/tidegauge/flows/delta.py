@@ -57,8 +57,8 @@ class WholeBecause(StrEnum):
     """Why a plan is evaluated whole although the transform itself could be evaluated incrementally."""
 
     CHANGED = "the transform has changed since the last plan"
-    SET_BACK = "its watermark was set back, so the target knows some of what is read again"
-    UNCOUNTED = "whether a key was in the input twice was not looked at when its target was written"
+    SET_BACK = "its watermark was set back, so the target already has some of the rows that are read again"
+    UNCOUNTED = "the input was not checked for duplicate keys when the target was written"
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class DeltaTransform:
         if found.opened is not None and found.marks:
             notes = (
                 f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since:"
-                " positions that were set then are not in the output; it goes on from what it continues",
+                " the output does not store the positions that were set then; the flow goes on after the last"
+                " batch of the epoch before",
             )
         # An epoch without positions still needs watermarks, because they carry the epoch's number.
         marks = found.marks or {part.name: Recalled("", None) for part in spec.inputs}

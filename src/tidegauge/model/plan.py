@@ -83,7 +83,7 @@ class InputPlan:
 
     input: str
     cursor: str
-    """The cursor's kind: `timestamp`, `value`, `version` or `files`."""
+    """The cursor's kind: `timestamp`, `value`, `version`, `files`, or `snapshot` for what is read whole."""
     window: Window | None
     """Ends at the last row found. None if nothing is safe to read yet; never None in a plan with batches."""
     source_id: str

@@ -183,8 +183,8 @@ class Planner:
 def _contradiction_error(name: str, seen: tuple[int, int] | None) -> LedgerError:
     epoch, seq = seen or (0, 0)
     return LedgerError(
-        f"{name}: the ledger contradicts itself: the watermark is of batch {seq} in epoch {epoch}, and the"
-        " flow itself stands elsewhere",
+        f"{name}: the ledger contradicts itself: the watermark is of batch {seq} in epoch {epoch}, and its"
+        " row in `flows` names another batch",
         hint="somebody deleted or changed a row of it: bring it back from a copy of the ledger; or delete the"
         " flow's rows from all of the ledger's tables, and let the output tell:"
         f" tidegauge ledger rebuild --select {name}",

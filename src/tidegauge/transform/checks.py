@@ -231,7 +231,7 @@ def _literals(frame: DataFrame, one: Expectation, texts: Sequence[str], type_: D
     for text, good in zip(texts, known, strict=False):
         if not good:
             raise ExpectationFailed(
-                f"`{one.name}`: '{text}' is no {type_.simpleString()}, which the column is",
+                f"`{one.name}`: '{text}' is not a valid {type_.simpleString()}, the type of the column",
                 hint="write it as the column has it",
                 place=one.place,
             )

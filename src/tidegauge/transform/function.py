@@ -94,7 +94,7 @@ def _import(name: str, function: Function, root: Path) -> ModuleType:
         module = import_by_name(root, name)
     except ModuleMissing as missing:
         raise TransformFailed(
-            f"there is no module {missing.name}, of which {function.name} shall be taken",
+            f"there is no module {missing.name} to import {function.name} from",
             hint=f"it is looked for in {root}",
         ) from missing
     except ModuleHidden as hidden:

@@ -285,7 +285,7 @@ def _literals(
         ).fetchall()
         if not known:
             raise ExpectationFailed(
-                f"`{one.name}`: '{text}' is no {kind}, which the column is",
+                f"`{one.name}`: '{text}' is not a valid {kind}, the type of the column",
                 hint="write it as the column has it",
                 place=one.place,
             )

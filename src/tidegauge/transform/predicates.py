@@ -78,7 +78,7 @@ def _check_predicate(one: Expectation, text: str, columns: Collection[str] | Non
             find_column(one, column.parts[0].name, columns)
     if why is not None:
         raise ExpectationFailed(
-            f"`{one.name}` {why}, and a predicate has to be told by one row alone",
+            f"`{one.name}` {why}, and a predicate must be decided by one row alone",
             hint="let the transform compute it as a column; `foreign_key`, `fresh`, `unique` and `row_count`"
             " look further",
             place=one.place,
@@ -92,7 +92,7 @@ def _find_fault(condition: exp.Expr, text: str, columns: Collection[str]) -> str
     if condition.find(exp.Window) or find_aggregate(condition, known=True):
         return "looks at several rows"
     if (random := find_random_in(text)) is not None:
-        return f"is another with every run: {random}()"
+        return f"gives another value in each run: {random}()"
     if (clock := find_clock_in(condition, columns)) is not None:
         return f"reads the clock: {clock}"
     return None

@@ -167,7 +167,8 @@ def _read_join(plan: Any, left: _Part, right: _Part) -> _Part:
 def _hide_filled(part: _Part, side: Any) -> _Part:
     """Hide the columns of the side that an outer join fills with NULLs: changed rows alone do not show where
     it has no match."""
-    found = _add_reason(part, "an outer join fills up what changes", rows=True)
+    why = "an outer join can put NULLs in place of an incremental input's rows"
+    found = _add_reason(part, why, rows=True)
     return replace(found, hidden=found.hidden | ids_of(side.output()))
 
 

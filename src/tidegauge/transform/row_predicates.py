@@ -40,7 +40,7 @@ def find_fault(
     if why is None:
         return None
     return ExpectationFailed(
-        f"`{one.name}` {why}, and a predicate has to be told by one row alone",
+        f"`{one.name}` {why}, and a predicate must be decided by one row alone",
         hint="compute it in a view at the source; `foreign_key`, `fresh`, `unique` and `row_count` look"
         " further",
         place=one.place,
@@ -74,7 +74,7 @@ def _refuse_function(connection: duckdb.DuckDBPyConnection, name: str, node: dic
     if found and all(kind == "aggregate" for kind, _ in found):
         return "looks at several rows"
     if any(stability not in (None, "CONSISTENT") for _, stability in found):
-        return f"is another with every run: {name}()"
+        return f"gives another value in each run: {name}()"
     return None
 
 

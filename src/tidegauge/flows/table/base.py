@@ -151,8 +151,9 @@ class TableFlowBase(ABC):
         notes: tuple[str, ...] = ()
         if found.opened is not None and found.windows:
             notes = (
-                f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since: a"
-                " position that was set then is not in the output; it goes on from what it continues",
+                f"epoch {found.epoch} was opened by hand ({found.opened}) and no batch has come since:"
+                " the output does not store the position that was set then; the flow goes on after the last"
+                " batch of the epoch before",
             )
         if found.removed:
             notes += (
