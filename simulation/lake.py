@@ -117,7 +117,7 @@ class MemoryOutput:
         if fault is Fault.LOST:
             raise _unreachable(what, fault)
 
-    def is_pending(self, epoch: int) -> bool:
+    def shows_earlier_rows(self, epoch: int) -> bool:
         return False
 
     def receipt(self, tag: Tag, *, like: Batch | None = None) -> Receipt | None:

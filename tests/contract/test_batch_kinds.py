@@ -92,7 +92,7 @@ def test_b5_a_warehouse_tells_nulls_deletes_and_rows_of_one_window_apart(warehou
     output = warehouse.output(orders.flow)
     rows = output.stage(read_batch(ORDERS, [(2, "b", None, 1)]), no_spark)
     output.commit(tag_of(orders.flow, 2), nulls, rows, layout=ORDERS, run_id="r")
-    others = [batch_to(2), replace(batch_to(2), deletes=True), replace(batch_to(2), empties=True)]
+    others = [batch_to(2), replace(batch_to(2), deletes=True), replace(batch_to(2), empties_output=True)]
     _check(warehouse.output(orders.flow), tag_of(orders.flow, 2), nulls, *others)
 
 

@@ -151,7 +151,7 @@ def _deliver_late_rows(ledger: Ledger) -> None:
     [mark] = ledger.watermarks("shop", ["orders"])
     made = draft(start=1, batches=1)
     part = replace(made.inputs[0], window=Window(mark.position, mark.position))
-    late = replace(made, inputs=(part,), batches=(replace(made.batches[0], again=True),))
+    late = replace(made, inputs=(part,), batches=(replace(made.batches[0], rereads=True),))
     plan = ledger.plan([late], owner=ME, run_id="late")["orders"]
     claim = ledger.claim(plan, owner=ME, run_id="late", lease=MINUTE)
     ledger.begin(claim, 0)

@@ -23,7 +23,7 @@ from tidegauge.model.watermark import Recalled
 from tidegauge.operations.health import check_health
 from tidegauge.operations.retention import RetentionNotice, find_margins, find_notices
 from tidegauge.plan.frozen import check_frozen_versions, find_first_versions
-from tidegauge.plan.versions import draft_versions, history_after
+from tidegauge.plan.versions import draft_versions, log_needed_after
 
 FEED_OFF = {"delta.enableChangeDataFeed": "false"}
 
@@ -53,7 +53,7 @@ def _freeze(project: Project) -> Plan:
     with open_ledger(project.ledger, create=True) as ledger:
         marks = {mark.input: mark for mark in ledger.watermarks("shop", ["a"])}
         found = {
-            part.name: history(str(part.table.path), after=history_after(flow, part, marks.get(part.name)))
+            part.name: history(str(part.table.path), after=log_needed_after(flow, part, marks.get(part.name)))
             for part in flow.inputs
         }
         seen = next(((mark.epoch, mark.seq) for mark in marks.values()), (0, 0))

@@ -374,7 +374,7 @@ def test_a26_how_far_was_looked_counts_once_the_plan_is_done(ledger: Ledger) -> 
     assert seen() == (position(2), position(12))
 
     again = draft(batches=1, start=1)
-    again = replace(again, batches=tuple(replace(batch, again=True) for batch in again.batches))
+    again = replace(again, batches=tuple(replace(batch, rereads=True) for batch in again.batches))
     for bound, checked in ((None, 12), (15, 15)):  # a backfill, then a lookback that found nothing newer
         claim = claimed(ledger, planned(ledger, looked(again, bound)))
         walked(ledger, claim)

@@ -60,7 +60,7 @@ def test_a_batch_that_reads_again_leaves_the_watermark_where_it_is(ledger_addres
         run_through(ledger)
         [before] = ledger.watermarks("shop")
         below, last = draft(start=0, batches=2).batches
-        lookback = replace(draft(start=0, batches=2), batches=(replace(below, again=True), last))
+        lookback = replace(draft(start=0, batches=2), batches=(replace(below, rereads=True), last))
         plan = ledger.plan([lookback], owner=ME, run_id="mine")["orders"]
         claim = ledger.claim(plan, owner=ME, run_id="mine", lease=LEASE)
         ledger.begin(claim, 0)

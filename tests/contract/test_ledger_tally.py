@@ -107,7 +107,7 @@ def test_a_tally_has_the_newest_thousand_files_and_the_count_of_all(ledger: Ledg
 @pytest.mark.shown_on("sqlite")
 def test_what_is_read_again_is_no_new_file(ledger: Ledger) -> None:
     one = draft(batches=1)
-    again = replace(one, batches=(replace(one.batches[0], again=True),))
+    again = replace(one, batches=(replace(one.batches[0], rereads=True),))
     ran(ledger, (0, 0, 0), paths=(("a.parquet",),), made=again)
     assert (tally(ledger).loaded, tally(ledger).loaded_files, tally(ledger).rows) == ((), 0, 10)
 

@@ -84,7 +84,7 @@ def test_d11_a_refresh_shows_the_old_life_until_its_first_batch_is_there(
     refresh(2)
     assert seen(lake) == old
     assert (seen(lake, epoch=2), output.layout()) == ([], None), "the new epoch itself has nothing yet"
-    assert output.is_pending(2)
+    assert output.shows_earlier_rows(2)
     refresh(3)
     open_next(output, 4)
     open_next(output, 5, (4, 0))
@@ -92,10 +92,10 @@ def test_d11_a_refresh_shows_the_old_life_until_its_first_batch_is_there(
     with pytest.raises(OutputDisagrees, match="a later epoch"):
         publish(output, 2, epoch=1)
     assert seen(lake) == old
-    assert output.is_pending(5)
+    assert output.shows_earlier_rows(5)
     publish(output, 1, epoch=5)
     assert seen(lake) == [(5, 1)]
-    assert not output.is_pending(5)
+    assert not output.shows_earlier_rows(5)
 
 
 def test_b17_a_reset_shows_nothing_of_the_old_life(output: LakeOutput, lake: Lake) -> None:

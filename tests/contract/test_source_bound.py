@@ -172,7 +172,7 @@ def test_a4_a_row_that_changes_between_two_readers_of_a_batch_comes_again_later(
     time.sleep(1.1)
     source_table, survey = place.survey("t", step=5)
     (batch,) = batches(survey, None, 2)
-    lower, upper = (replace(batch, windows=(window,), splits=()) for window in split_windows(batch))
+    lower, upper = (replace(batch, windows=(window,), split_points=()) for window in split_windows(batch))
     got = [row[0] for row in place.read(source_table, lower, "note")]
     clock = "current_timestamp(6)" if place.engine is Engine.MYSQL else "clock_timestamp()"
     place.run(f"UPDATE t SET note = 'changed', at = {clock} WHERE note IN ('n1', 'n8')")

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.source_parts import Place, batches, mysql_place, postgresql_place, sqlite_place
 from tidegauge.errors import CursorUnsuitable
-from tidegauge.model.epoch_numbers import EpochUnit
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import FutureGuard
 from tidegauge.model.table import Survey
+from tidegauge.model.unix_times import UnixUnit
 
 YEARS = 5 * 365 * 86_400
 
@@ -43,8 +43,8 @@ def got(place: Place, found: tuple[Any, Survey], after: RowPosition | None = Non
     return sorted(row[0] for batch in batches(survey, after) for row in place.read(source_table, batch, "ts"))
 
 
-@pytest.mark.parametrize("epoch", EpochUnit)
-def test_a28_a_row_of_the_future_waits_and_later_rows_arrive(place: Place, epoch: EpochUnit) -> None:
+@pytest.mark.parametrize("epoch", UnixUnit)
+def test_a28_a_row_of_the_future_waits_and_later_rows_arrive(place: Place, epoch: UnixUnit) -> None:
     each, now = epoch.each, int(time.time())
     put(place, (now - 60) * each, (now + YEARS) * each)
     first = place.survey("t", cursor="ts", epoch=epoch)
@@ -65,7 +65,7 @@ def test_a28_a_watermark_that_was_carried_away_is_said(place: Place) -> None:
     now = int(time.time())
     put(place, now - 60, now + YEARS)
     there = RowPosition(Value(ValueKind.INT, str(now + YEARS)))
-    _, survey = place.survey("t", cursor="ts", epoch=EpochUnit.SECONDS, after=there)
+    _, survey = place.survey("t", cursor="ts", epoch=UnixUnit.SECONDS, after=there)
     assert survey.upto is None
     assert any("past the source's clock" in note for note in survey.notes)
 
@@ -75,11 +75,11 @@ def test_a28_epoch_is_for_whole_numbers(place: Place) -> None:
     place.run(f"CREATE TABLE u (id integer PRIMARY KEY, at {text} NOT NULL)")
     place.run("INSERT INTO u VALUES (1, '2025-01-01 00:00:00')")
     with pytest.raises(CursorUnsuitable, match="`epoch` is for whole numbers"):
-        place.survey("u", cursor="at", epoch=EpochUnit.SECONDS)
+        place.survey("u", cursor="at", epoch=UnixUnit.SECONDS)
 
 
-@pytest.mark.parametrize("epoch", EpochUnit)
-def test_a28_without_epoch_a_number_past_the_clock_is_noted_or_stops(place: Place, epoch: EpochUnit) -> None:
+@pytest.mark.parametrize("epoch", UnixUnit)
+def test_a28_without_epoch_a_number_past_the_clock_is_noted_or_stops(place: Place, epoch: UnixUnit) -> None:
     each, now = epoch.each, int(time.time())
     put(place, *((now - 60 * n) * each for n in range(1, 20)), (now + YEARS) * each)
     (note,) = (note for note in place.survey("t", cursor="ts")[1].notes if note.startswith("risk:"))

@@ -45,7 +45,7 @@ def empty(yard: Yard, flow: TableFlow, seq: int, epoch: int = 0) -> Receipt:
     """As the engine does it for a source that has no row."""
     output = yard.output(flow)
     staged = output.stage(TruncateTarget(ORDERS), no_spark)
-    batch = Batch((Window(None, None),), rows=0, again=True, empties=True)
+    batch = Batch((Window(None, None),), rows=0, rereads=True, empties_output=True)
     return output.commit(tag_of(flow, seq, epoch), batch, staged, layout=ORDERS, run_id="r")
 
 
@@ -217,11 +217,11 @@ def test_d11_the_old_rows_go_with_the_first_batch_and_not_before(warehouse: Yard
     orders.rows(ORDERS, [A, B])
     begin(warehouse, orders.flow, 1, empty=True)
     output = warehouse.output(orders.flow)
-    assert output.is_pending(1)
+    assert output.shows_earlier_rows(1)
     assert warehouse.contents("orders", ["id"]) == [(1,), (2,)]
     after = Loader(warehouse, orders.flow, epoch=1)
     assert counts(after.rows(ORDERS, [(2, "B", None, 2), C])) == (2, 2, 0, 0)
-    assert not output.is_pending(1)
+    assert not output.shows_earlier_rows(1)
     assert warehouse.contents("orders", ["id", "name"]) == [(2, "B"), (3, "c")]
     after.rows(ORDERS, [A])
     begin(warehouse, orders.flow, 1, empty=True)
@@ -236,7 +236,7 @@ def test_d11_a_refresh_of_a_source_without_rows_empties_the_target(warehouse: Ya
     empty(warehouse, orders.flow, 1, epoch=1)
     assert warehouse.contents("orders", ["id"]) == []
     warehouse.output(orders.flow).is_open(1, kept=True)
-    assert not warehouse.output(orders.flow).is_pending(1)
+    assert not warehouse.output(orders.flow).shows_earlier_rows(1)
 
 
 @pytest.mark.parametrize("continues", [None, (1, 0)])
@@ -247,7 +247,7 @@ def test_d11_a_life_after_a_refresh_that_had_no_batch_still_empties(
     orders.rows(ORDERS, [A, B])
     begin(warehouse, orders.flow, 1, empty=True)
     begin(warehouse, orders.flow, 2, continues)
-    assert warehouse.output(orders.flow).is_pending(2)
+    assert warehouse.output(orders.flow).shows_earlier_rows(2)
     Loader(warehouse, orders.flow, epoch=2).rows(ORDERS, [A, C])
     assert warehouse.contents("orders", ["id"]) == [(1,), (3,)]
 
@@ -313,4 +313,4 @@ def test_d11_a_transaction_that_fails_leaves_the_old_rows(
         with pytest.raises(OutputDisagrees, match="feigned"):
             Loader(warehouse, orders.flow, epoch=1).rows(ORDERS, [C])
     assert warehouse.contents("orders", ["id"]) == [(1,), (2,)]
-    assert warehouse.output(orders.flow).is_pending(1)
+    assert warehouse.output(orders.flow).shows_earlier_rows(1)

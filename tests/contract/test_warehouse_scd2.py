@@ -170,7 +170,9 @@ def test_d13_marks_of_an_older_version_are_closed_by_the_next_run(warehouse: Yar
     orders.rows(STATES, [(1, "new", 10), (2, "new", 10)], [(1, "paid", 20)])
     house = warehouse.house()
     warehouse.run(
-        house.add_column(warehouse.table("orders"), WarehouseColumn("_tidegauge_deleted_at", house.moment))
+        house.add_column(
+            warehouse.table("orders"), WarehouseColumn("_tidegauge_deleted_at", house.timestamp_type)
+        )
     )
     warehouse.run(f"UPDATE {warehouse.at('orders')} SET {house.name('_tidegauge_deleted_at')} = {house.now}")
     keys = layout_of(("id", "bigint"))

@@ -128,7 +128,7 @@ def test_d14_a_column_that_somebody_added_by_hand_is_never_touched(warehouse: Ya
         orders = loader(warehouse, table=mode, name=mode, mode=mode)
         orders.rows(BOTH, [(1, "a", 1, 1)])
         warehouse.run(
-            house.add_column(warehouse.table(mode), WarehouseColumn("remark", house.text)),
+            house.add_column(warehouse.table(mode), WarehouseColumn("remark", house.text_type)),
             f"UPDATE {warehouse.at(mode)} SET {house.name('remark')} = 'mine'",
         )
         orders.rows(LESS, [(1, 2, 2)])

@@ -116,7 +116,7 @@ class Window:
     unique: tuple[str, ...] = ()
 
     @property
-    def moves(self) -> bool:
+    def has_changes(self) -> bool:
         return self.afresh or any(self.table.versions[self.after + 1 : self.upto + 1])
 
     @property

@@ -198,7 +198,7 @@ def test_c5_many_changes_of_a_row_are_told_once_and_one_by_one(table: Versioned)
     window = table.window(1, 6)
     assert told(counted(window.came())) == ["1 'd'", "3 'a'"]
     assert told(counted(window.gone())) == ["1 'a'", "2 'a'"]
-    assert (window.moves, window.afresh, window.version) == (True, False, 6)
+    assert (window.has_changes, window.afresh, window.version) == (True, False, 6)
     assert told(counted(window.events().drop("_commit_timestamp"))) == [
         "1 'a' 'update_preimage' 2",
         "1 'b' 'update_postimage' 2",
@@ -238,12 +238,12 @@ def test_ways_that_bring_no_changes(table: Versioned) -> None:
     )  # fmt: skip
     for way in (ReadWay.PINNED, ReadWay.NOTHING):
         window = table.window(1, 1, way)
-        assert (window.moves, window.afresh) == (False, False)
+        assert (window.has_changes, window.afresh) == (False, False)
         assert counted(window.now()) == Counter({("1",): 2})
         assert counted(window.came()) + counted(window.gone()) + counted(window.events()) == Counter()
         assert window.came().schema == window.gone().schema == window.now().schema
     fresh = table.window(0, 1, ReadWay.SNAPSHOT)
-    assert (fresh.moves, fresh.afresh, fresh.version) == (True, True, 1)
+    assert (fresh.has_changes, fresh.afresh, fresh.version) == (True, True, 1)
     assert counted(fresh.came()) == counted(fresh.now()) == Counter({("1",): 2})
     assert counted(fresh.gone()) == Counter()
     assert abs(fresh.moment - read_newest(table.path).commit_timestamp).total_seconds() < 60

@@ -198,7 +198,7 @@ def test_a1_ties_survive_any_batch_size_and_any_number_of_readers(place: Place, 
         got: list[tuple[Any, ...]] = []
         for batch in batches(survey, None, parallel):
             batch_data = DirectReader(place.database).batch_data(source_table, batch)
-            assert len(batch_data.splits) == len(batch.splits) + 1
+            assert len(batch_data.splits) == len(batch.split_points) + 1
             files = write_splits(lake, attempt(), batch_data, never)
             assert sum(file.rows for file in files) == batch.rows
             got += zip(ids(lake, files, "a"), ids(lake, files, "b"), strict=True)

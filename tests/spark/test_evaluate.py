@@ -253,7 +253,7 @@ def test_what_is_used_twice_is_kept_for_the_caller_to_let_go(orders: Table) -> N
     keep: list[DataFrame] = []
     moved = {"orders": Counted(orders, 1, 2, False, False)}
     change = evaluate_change(
-        delta_flow(OPEN, "orders"), moved, orders.session, None, Evaluate.ROWS, keep=keep
+        delta_flow(OPEN, "orders"), moved, orders.session, None, Evaluate.ROWS, cached=keep
     )
     assert changes(change.rows, "amount") == {2: None, 4: (80,)}
     assert reads == ["came"]
@@ -332,10 +332,12 @@ def test_d10_a_key_that_is_new_by_its_rows_is_asked_for_in_the_whole(
         flow, {"orders": orders.window(1, 2), **pin}, orders.session, None, Evaluate.ROWS
     )
     assert {(row["id"], row[CHANGE_TYPE]) for row in collected(change.rows)} == {(1, "insert"), (9, "insert")}
-    assert change.unsure is pins
+    assert change.recompute_all_keys is pins
     asked = orders.session.sql("SELECT * FROM VALUES (1L), (9L), (7L) AS v(id)")
-    assert change.again is not None
-    found = sorted((row["id"], row["amount"], row[CHANGE_TYPE]) for row in collected(change.again(asked)))
+    assert change.recompute_keys is not None
+    found = sorted(
+        (row["id"], row["amount"], row[CHANGE_TYPE]) for row in collected(change.recompute_keys(asked))
+    )
     assert found == [(1, 10, "upsert"), (1, 11, "upsert"), (7, None, "delete"), (9, 90, "upsert")]
 
 
@@ -361,4 +363,4 @@ def test_d10_a_key_that_is_proven_is_not_asked_for(orders: Table) -> None:
         flow = delta_flow(transform, "orders")
         moved = {"orders": Window(orders, 1, 2, False, False, unique)}
         change = evaluate_change(flow, moved, orders.session, None, Evaluate.ROWS)
-        assert (change.again is None) is sure, transform
+        assert (change.recompute_keys is None) is sure, transform

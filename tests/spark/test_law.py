@@ -107,7 +107,7 @@ class Case:
         """Whether the window's rows are taken."""
         keep: list[DataFrame] | None = [] if self.dice.random() < 0.1 else None
         change = evaluate_change(
-            self.delta_flow, windows, self.session, self._target(), self.choice, keep=keep
+            self.delta_flow, windows, self.session, self._target(), self.choice, cached=keep
         )
         self.told.append(f"{[(name, one.after, one.upto, one.afresh) for name, one in windows.items()]}")
         rows, whole, touched = self._collected(change, windows)
@@ -139,20 +139,20 @@ class Case:
 
     def _asked_again(self, change: DeltaChange, rows: list[Told]) -> list[Told]:
         """As an output does it: for keys that should be new, and that the target has."""
-        if change.again is None or not self.target:
+        if change.recompute_keys is None or not self.target:
             return rows
         there = {self._key(row) for row in self.target}
         doubted = {
             self._key(row)
             for row, feed in rows
-            if change.unsure or (feed[CHANGE_TYPE] == "insert" and self._key(row) in there)
+            if change.recompute_all_keys or (feed[CHANGE_TYPE] == "insert" and self._key(row) in there)
         }
         doubted = {key for key in doubted if None not in key}
         if not doubted:
             return rows
         types = {field.name: field.dataType.simpleString() for field in change.rows.schema.fields}
         schema = ", ".join(f"`{name}` {types[name]}" for name in self.wanted.key)
-        whole = collected(change.again(self.session.createDataFrame(sorted(doubted), schema)))
+        whole = collected(change.recompute_keys(self.session.createDataFrame(sorted(doubted), schema)))
         told = [(tuple(row[name] for name in self.columns), {CHANGE_TYPE: row[CHANGE_TYPE]}) for row in whole]
         assert {self._key(row) for row, _ in told} == doubted, self._story()
         return [(row, feed) for row, feed in rows if self._key(row) not in doubted] + told

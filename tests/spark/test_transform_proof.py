@@ -139,5 +139,5 @@ def test_a_plan_proves_what_a_function_does(
 ) -> None:
     made = Transform(delta_flow(transform, "a", "b", pinned("p")), table.session)
     frames = {name: table.frame([(1, "a", 1)]) for name in ("a", "b", "p")}
-    found = prove(made.apply(frames), inputs=made.views.inputs, moving=["a", "b"], by=["id"])
+    found = prove(made.apply(frames), inputs=made.views.inputs, incremental=["a", "b"], by=["id"])
     assert found == proof

@@ -44,7 +44,7 @@ def draft(
                 windows=tuple(
                     Window(position(number) if number else None, position(number + 1)) for _ in inputs
                 ),
-                splits=(position(number),) if number % 2 else (),
+                split_points=(position(number),) if number % 2 else (),
                 rows=10,
             )
             for number in range(start, start + batches)

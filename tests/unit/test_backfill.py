@@ -152,7 +152,7 @@ def test_a1_any_split_of_any_ties_reads_every_row_once(
         assert window.after == end
         end = window.upto  # type: ignore[assignment]
         parts = table.readers(batch)
-        assert len(parts) == len(batch.splits) + 1 <= parallel
+        assert len(parts) == len(batch.split_points) + 1 <= parallel
         assert sum(map(len, parts)) == batch.rows
         assert all(len(part) <= step for part in parts)
     assert not made.batches or end == upto
@@ -178,7 +178,7 @@ def test_a_backfill_reads_its_window_and_never_past_the_watermark(
         if (first is None or row[0] >= first) and (end is None or row in set(table.window(None, end)))
     }
     assert Counter(table.read(made)) == Counter(expected)
-    assert all(batch.again for batch in made.batches)
+    assert all(batch.rereads for batch in made.batches)
     assert made.inputs[0].pending == "later"
     assert bool(made.batches) == bool(expected)
     assert (made.inputs[0].window is None) == (not expected)
@@ -419,10 +419,10 @@ def test_a_limit_inside_lookback_does_not_take_the_watermark_back() -> None:
     flow = flow_with(parallel=1, lookback=timedelta(seconds=9))
     cuts = tuple(Cut(at(number), 1) for number in range(1, 6))
     made = draft_table(flow, SHAPE, at(0), Survey(at(5), cuts))
-    assert [batch.again for batch in limit_rows(made, 3, watermark=at(4)).batches] == [True] * 3
+    assert [batch.rereads for batch in limit_rows(made, 3, watermark=at(4)).batches] == [True] * 3
     one = draft_table(flow_with(parallel=5, lookback=timedelta(seconds=9)), SHAPE, at(0), Survey(at(5), cuts))
-    assert [batch.again for batch in limit_rows(one, 3, step=1, watermark=at(4)).batches] == [True]
-    assert [batch.again for batch in limit_rows(one, 4, step=1, watermark=at(2)).batches] == [False]
+    assert [batch.rereads for batch in limit_rows(one, 3, step=1, watermark=at(4)).batches] == [True]
+    assert [batch.rereads for batch in limit_rows(one, 4, step=1, watermark=at(2)).batches] == [False]
 
 
 def test_rows_without_a_cursor_are_not_read_before_the_rest_is() -> None:

@@ -71,7 +71,7 @@ def test_an_override_takes_the_place_of_what_the_sync_says(tmp_path: Path) -> No
         ' where: "e = 1",'
         ' override: {one: {mask: {f: sha256}, where: null}, two: {columns: {include: "g"}}}',
     )
-    options, one, two = found.options, found.override["one"], found.override["two"]
+    options, one, two = found.options, found.per_table["one"], found.per_table["two"]
     assert (options.columns.exclude, two.columns.include, two.columns.exclude) == (("a",), ("g",), ())
     kinds = [mask.kind for name in "Bcdz" if (mask := find_mask(options.mask, name))]
     assert kinds == [MaskKind.SHA256, MaskKind.TEXT, MaskKind.SHA256, MaskKind.NULL]

@@ -37,7 +37,7 @@ def load(folder: Path, body: str) -> None:
     file.write_text(f"{HEAD}  - {{cursor: at, {body}}}\n")
     project = load_project(file)
     [sync] = project.syncs
-    made = [sync.options, *sync.override.values()]
+    made = [sync.options, *sync.per_table.values()]
     assert Execution.DATABASE in [one.execute for one in made]
     assert all((one.execute is Execution.DATABASE) is (one.parallel == 1) for one in made)
 

@@ -72,7 +72,7 @@ def test_the_tours_flows_become_frozen_values(tmp_path: Path) -> None:
         transform=Sql("SELECT 'ü' AS u, * FROM clusters\n", tmp_path / "silver" / "clusters.sql"),
         place=Place(file, 3, 3),
     )
-    assert silver.moving == silver.inputs[:1]
+    assert silver.incremental == silver.inputs[:1]
     assert gold.transform == Function("gold.usage:daily", tmp_path)
     assert gold.output.partition_by == ("date_sk",)
     assert gold.upstreams == ()

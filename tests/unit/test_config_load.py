@@ -171,7 +171,7 @@ def test_a_sync_is_read_with_its_place(full: Project, tmp_path: Path) -> None:
 
 
 def test_an_override_keeps_what_it_does_not_name(full: Project, tmp_path: Path) -> None:
-    partner = full.syncs[0].override["settlement.partner_info"]
+    partner = full.syncs[0].per_table["settlement.partner_info"]
     assert (partner.cursor, partner.key, partner.rename) == (
         "modified_at",
         ("partner_id", "region"),
@@ -183,7 +183,7 @@ def test_an_override_keeps_what_it_does_not_name(full: Project, tmp_path: Path) 
 
 
 def test_null_in_an_override_brings_back_the_default(full: Project) -> None:
-    claims = full.syncs[0].override["settlement.claims"]
+    claims = full.syncs[0].per_table["settlement.claims"]
     assert claims.cursor == "coalesce(modified_at, created_at)"
     assert claims.initial is None
     assert claims.ignore_transactions_after is None
@@ -195,7 +195,7 @@ def test_via_alone_is_to_and_a_sync_may_leave_its_cursor_to_the_overrides(full: 
     assert (sync.via, sync.to) == (None, full.connections["local"])
     assert sync.options.mode is Mode.APPEND
     assert sync.options.cursor == ""
-    assert sync.override["orders"].cursor == "id"
+    assert sync.per_table["orders"].cursor == "id"
 
 
 def test_a_sync_has_the_defaults_of_the_reference(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_how_rows_land_is_said_on_the_sync_and_in_overrides(
         True,
     )
     assert (options.distkey, options.sortkey, options.hybrid) == ("id", ("c", "id"), False)
-    a, b = sync.override["s.a"], sync.override["s.b"]
+    a, b = sync.per_table["s.a"], sync.per_table["s.b"]
     assert (a.mode, a.deletes, a.deletes_limit, a.drift) == (Mode.APPEND, DeleteMode.NONE, 0.05, Drift.FREEZE)
     assert (b.mode, b.deletes, b.sortkey) == (Mode.MERGE, DeleteMode.SOFT, ("c", "id"))
 

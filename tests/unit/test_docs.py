@@ -32,12 +32,12 @@ def test_the_readmes_project_file_is_a_project(tmp_path: Path, monkeypatch: pyte
     file.write_text(text + flows)
     project = load_project(file)
     [delta_flow] = project.delta_flows
-    assert [part.name for part in delta_flow.moving] == ["orders"]
+    assert [part.name for part in delta_flow.incremental] == ["orders"]
     assert isinstance(project.connections["app"], Database)
     assert isinstance(project.connections["lake"], Lake)
     [sync] = project.syncs
     assert (sync.via, sync.to) == (project.connections["lake"], project.connections["warehouse"])
-    assert sync.override["shop.claims"].key == ("claim_id", "region")
+    assert sync.per_table["shop.claims"].key == ("claim_id", "region")
 
 
 def test_every_page_has_its_place_in_the_order_to_read() -> None:

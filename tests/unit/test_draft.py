@@ -112,7 +112,7 @@ def test_a_watermark_never_goes_back_while_lookback_reads_again() -> None:
     def again(watermark: RowPosition | None) -> list[bool]:
         made = draft_table(flow, source_table, None, survey, watermark=watermark)
         assert made.inputs[0].checked == survey.upto
-        return [batch.again for batch in made.batches]
+        return [batch.rereads for batch in made.batches]
 
     assert again(None) == [False, False, False], "the first run moves it batch by batch"
     assert again(at("2025-01-01 00:00:01")) == [True, True, False]
@@ -161,8 +161,8 @@ def test_batches_share_their_end_points_and_cover_the_window(rows: list[int], pa
     for batch in made.batches:
         [window] = batch.windows
         assert window.after == edges[-1]
-        assert len(batch.splits) < parallel
-        edges += [*batch.splits, window.upto]  # type: ignore[list-item]
+        assert len(batch.split_points) < parallel
+        edges += [*batch.split_points, window.upto]  # type: ignore[list-item]
     assert edges[1:] == [cut.position for cut in cuts]
     assert made.rows == sum(rows)
     assert draft_from_json("p", "t", draft_to_json(made)) == made

@@ -36,9 +36,9 @@ def judge(
     new: Layout,
     *,
     key: tuple[str, ...] | None = None,
-    known: bool = False,
+    columns_unchanged: bool = False,
 ) -> DriftDecision:
-    return decide(policy, held, new, place="dw: orders", key=key, known=known)
+    return decide(policy, held, new, place="dw: orders", key=key, columns_unchanged=columns_unchanged)
 
 
 def kinds(decision: DriftDecision) -> dict[str, ChangeKind]:
@@ -210,14 +210,16 @@ def test_a_rename_is_a_guess_and_loses_nothing() -> None:
 
 def test_what_was_decided_before_is_not_told_again() -> None:
     held, new = fields(id="bigint", gone="int"), layout()
-    assert judge(Drift.EVOLVE, held, new, known=True) == DriftDecision(new)
-    assert judge(Drift.FAIL, held, new, known=True) == DriftDecision(new)
-    frozen = judge(Drift.FREEZE, held, layout(new="int"), known=True)
+    assert judge(Drift.EVOLVE, held, new, columns_unchanged=True) == DriftDecision(new)
+    assert judge(Drift.FAIL, held, new, columns_unchanged=True) == DriftDecision(new)
+    frozen = judge(Drift.FREEZE, held, layout(new="int"), columns_unchanged=True)
     assert frozen.changes == ()
     assert frozen.left_out == ("new",)
     assert len(frozen.notes) == 1
     # Somebody took the column away from the target.
-    assert kinds(judge(Drift.EVOLVE, held, layout(new="int"), known=True)) == {"new": ChangeKind.ADDED}
+    assert kinds(judge(Drift.EVOLVE, held, layout(new="int"), columns_unchanged=True)) == {
+        "new": ChangeKind.ADDED
+    }
 
 
 def test_columns_of_the_outputs_own_are_nobodys_loss() -> None:
@@ -258,7 +260,7 @@ def test_evolve_never_loses_a_column_or_a_value(held: dict[str, str], new: dict[
             assert holds(held[name], new[name])
     # Once the target has what was decided, the same look finds nothing left to do.
     after = {**held, **{n: t for n, t in new.items() if n not in held or holds(t, held[n])}}
-    assert judge(Drift.EVOLVE, fields(id="bigint", **after), come, known=True).changes == ()
+    assert judge(Drift.EVOLVE, fields(id="bigint", **after), come, columns_unchanged=True).changes == ()
 
 
 @given(held=COLUMNS, new=COLUMNS)

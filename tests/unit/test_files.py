@@ -120,14 +120,14 @@ def test_load_batches_follow_each_other_without_gap_or_overlap(
     ]
     flow = replace(FLOW, options=replace(FLOW.options, mode=mode))
     draft = files.draft_files(flow, after, pieces, source_id="x", whole=mode.facts.replaces_all)
-    place, kinds = after, {piece.place: piece.fingerprint for piece in pieces}
+    place, kinds = after, {piece.number: piece.fingerprint for piece in pieces}
     for batch in draft.batches:
         (window,) = batch.windows
         start = window.after.sequence if isinstance(window.after, FilesPosition) else 0
         assert isinstance(window.upto, FilesPosition)
         assert start == place
         inside = range(start + 1, window.upto.sequence + 1)
-        assert batch.rows == sum(rows for piece in pieces for rows in [piece.rows] if piece.place in inside)
+        assert batch.rows == sum(rows for piece in pieces for rows in [piece.rows] if piece.number in inside)
         if mode is not Mode.OVERWRITE:
             assert len({kinds[one] for one in inside}) == 1
             assert len(inside) == 1 or (batch.rows or 0) <= FLOW.options.batch_rows

@@ -11,7 +11,7 @@ import pytest
 from tests.support.project import here, refused
 from tidegauge.cli.draw_graph import draw_mermaid, draw_tree
 from tidegauge.flows.selection.graph import GraphNode, make_graph
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.spec import (
     Database,
     Engine,
@@ -33,7 +33,7 @@ def between(name: str, reads: list[str], above: tuple[str, ...] = (), path: str 
     return DeltaFlow("p", name, inputs, DeltaTable(output, key=("id",)), upstreams=above)
 
 
-def staged(table: str) -> list[AnyFlow]:
+def staged(table: str) -> list[DataFlow]:
     app, dw = Database("app", Engine.SQLITE), Database("dw", Engine.DUCKDB)
     named, options = TableName(None, table), TableOptions(cursor="at")
     folder = LakeTable(Lake("raw", "/home/me/project/raw"), table)
@@ -46,12 +46,12 @@ def staged(table: str) -> list[AnyFlow]:
     ]  # fmt: skip
 
 
-def drawn(flows: list[AnyFlow], width: int = 100) -> str:
+def drawn(flows: list[DataFlow], width: int = 100) -> str:
     return "\n".join(draw_tree(make_graph(flows, {}), root="/home/me/project", width=width))
 
 
 def test_a_tree_grows_to_the_right_layer_by_layer_and_names_what_else_is_read() -> None:
-    flows: list[AnyFlow] = [
+    flows: list[DataFlow] = [
         between("gold", ["lake.silver_a", "LAKE.silver_b", "ref.days"], ("silver_a", "silver_b")),
         between("silver_a", ["bronze.a"]),
         between("silver_b", ["lake.silver_a", "bronze.b"], ("silver_a",), path=None),
@@ -78,7 +78,7 @@ def test_what_is_left_out_of_the_selection_is_a_table_that_is_read() -> None:
 
 
 def test_thirty_flows_fit_a_hundred_columns_each_once() -> None:
-    flows: list[AnyFlow] = [between(f"bronze_{n}", [f"system.table_{n}"]) for n in range(10)]
+    flows: list[DataFlow] = [between(f"bronze_{n}", [f"system.table_{n}"]) for n in range(10)]
     flows += [
         between(
             f"silver_{n}", [f"lake.bronze_{m}" for m in range(10)], tuple(f"bronze_{m}" for m in range(10))

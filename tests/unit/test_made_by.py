@@ -37,7 +37,7 @@ def test_what_the_marks_of_a_flow_remember() -> None:
     nothing = TargetTransforms.read([None, None])
     assert (nothing.made, nothing.set_back, nothing.whole) == ((), False, False)
     assert nothing.is_of(now)
-    assert nothing.is_counted(now)
+    assert nothing.has_duplicate_check(now)
     back = TargetTransforms.read([Pending.SET_BACK, str(now)])
     assert back.set_back
     assert back.made == (now,)
@@ -45,9 +45,11 @@ def test_what_the_marks_of_a_flow_remember() -> None:
     assert uncounted.whole
     assert uncounted.is_of(now)
     assert uncounted.is_known(now)
-    assert not uncounted.is_counted(now)
-    assert uncounted.is_counted(TransformFingerprint.of(APPENDS)), "who counts no key needs none counted"
-    other = TargetTransforms.read([str(replace(now, counted_key="0" * 8))])
+    assert not uncounted.has_duplicate_check(now)
+    assert uncounted.has_duplicate_check(TransformFingerprint.of(APPENDS)), (
+        "who counts no key needs none counted"
+    )
+    other = TargetTransforms.read([str(replace(now, unique_checked_key="0" * 8))])
     assert other.is_of(now)
     assert not other.is_known(now)
     assert not TargetTransforms.read(["0" * 16, str(now)]).is_of(now)

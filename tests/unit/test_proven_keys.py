@@ -49,4 +49,4 @@ def test_d10_a_key_is_proven_by_our_own_words_alone(said: object, key: tuple[str
     ],
 )
 def test_d10_a_column_is_passed_on_only_as_it_is(sql: str, column: str | None) -> None:
-    assert find_input_column(sql, "id", moving="orders", columns=COLUMNS) == column
+    assert find_input_column(sql, "id", incremental="orders", columns=COLUMNS) == column

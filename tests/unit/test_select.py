@@ -81,7 +81,7 @@ def test_an_override_by_name_beats_one_by_pattern() -> None:
         TableOptions(cursor="a"),
         TableOptions(cursor="b", rename="archive_{schema}_{table}"),
     )
-    flows = expand("p", sync("*.orders", override={"*": by_pattern, "sales.orders": by_name}), CATALOGUE)
+    flows = expand("p", sync("*.orders", per_table={"*": by_pattern, "sales.orders": by_name}), CATALOGUE)
     assert {flow.name: (flow.options.cursor, folder_of(flow)) for flow in flows} == {
         "public.orders": ("a", "public.orders"),
         "sales.orders": ("b", "archive_sales_orders"),
@@ -251,7 +251,7 @@ OURS = "postgresql:7/shop#4711#f00d"
         (sync("*", exclude=("gone",)), {"sales.gone": OURS}, []),
         (sync("ord*"), {"sales.gone": OURS}, []),
         (sync("*"), {"sales.gone/extract": OURS, "sales.gone/load": None}, []),  # it had two stages then
-        (sync("*", options=TableOptions(cursor=""), override={"orders": OPTIONS}), {"sales.gone": OURS}, []),
+        (sync("*", options=TableOptions(cursor=""), per_table={"orders": OPTIONS}), {"sales.gone": OURS}, []),
     ],
 )
 def test_a29_gone_is_what_the_file_still_means_and_the_database_shows_no_more(

@@ -86,7 +86,7 @@ def test_cuts_end_every_part_of_the_asked_for_size(rows: list[Row], step: int) -
 
 def test_the_readers_of_a_batch_meet_at_its_splits() -> None:
     first, second = position((1, 1, "a")), position((2, 2, "b"))
-    batch = Batch((Window(None, second),), splits=(first,))
+    batch = Batch((Window(None, second),), split_points=(first,))
     one, other = sql.splits(source_table(), batch, sqlite_engine.literal)
     assert one == sql.between(source_table(), None, first, sqlite_engine.literal)
     assert other == sql.between(source_table(), first, second, sqlite_engine.literal)

@@ -10,7 +10,7 @@ from tidegauge.errors import ConfigError
 from tidegauge.flows.selection.select import expand
 from tidegauge.flows.selection.select_words import select_flows
 from tidegauge.flows.selection.synced_tables import link_optimizes, link_to_syncs
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, DeltaInput, DeltaTable, TableRef
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Database, Engine, Lake, Sync, TableFlow, TableName, TableOptions
 
@@ -29,7 +29,7 @@ def flows(sync: Sync = SYNC) -> list[TableFlow]:
     return expand("p", sync, CATALOGUE)
 
 
-def names_of(every: list[AnyFlow], word: str) -> set[str]:
+def names_of(every: list[DataFlow], word: str) -> set[str]:
     return {flow.name for flow in select_flows(every, [word])[0]}
 
 
@@ -51,7 +51,7 @@ def test_flows_come_after_the_tables_they_read_and_are_selected_with_them() -> N
     gold = replace(delta_flow("gold", "/lake/gold", "/lake/silver"), upstreams=("silver",))
     linked = link_to_syncs([silver, gold], flows())
     assert [one.upstreams for one in linked] == [("public.orders",), ("silver",)]
-    every: list[AnyFlow] = [*flows(), *linked]
+    every: list[DataFlow] = [*flows(), *linked]
     assert names_of(every, "+gold") == {"gold", "silver", "public.orders"}
     assert names_of(every, "public.orders+") == {"gold", "silver", "public.orders"}
     assert names_of(every, "public.customers+") == {"public.customers"}

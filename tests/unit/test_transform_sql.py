@@ -20,13 +20,15 @@ KEYS, ROWS, WHOLE = Evaluate.KEYS, Evaluate.ROWS, Evaluate.WHOLE
 INPUTS = ("orders", "items", "dims")
 
 
-def reading(sql: str, by: Sequence[str] = ("id",), moving: Sequence[str] = ("orders", "items")) -> Evaluation:
-    return read_sql(sql, inputs=INPUTS, moving=moving, by=by)
+def reading(
+    sql: str, by: Sequence[str] = ("id",), incremental: Sequence[str] = ("orders", "items")
+) -> Evaluation:
+    return read_sql(sql, inputs=INPUTS, incremental=incremental, by=by)
 
 
 def refused(sql: str, by: Sequence[str] = ("id",)) -> TransformFailed:
     with pytest.raises(TransformFailed) as failed:
-        read_sql(sql, inputs=INPUTS, moving=("orders", "items"), by=by, place=Path("gold/daily.sql"))
+        read_sql(sql, inputs=INPUTS, incremental=("orders", "items"), by=by, place=Path("gold/daily.sql"))
     assert failed.value.hint
     return failed.value
 
@@ -52,7 +54,7 @@ def refused(sql: str, by: Sequence[str] = ("id",)) -> TransformFailed:
         ("SELECT id, my_udf(v) AS w FROM orders", ROWS, "row by row over orders"),
         ("SELECT id FROM orders WHERE k LIKE ANY ('a%', 'b%')", ROWS, "row by row over orders"),
         ("SELECT id, any(v > 1) AS w FROM orders GROUP BY id", KEYS, "covers the grouping"),
-        ("SELECT 1 AS id FROM dims", ROWS, "reads nothing that moves"),
+        ("SELECT 1 AS id FROM dims", ROWS, "reads no incremental input"),
         ("SELECT id, sum(v) FROM orders GROUP BY id", KEYS, "GROUP BY; the key covers the grouping"),
         ("SELECT o.id, i.v FROM orders o JOIN items i ON o.id = i.oid", KEYS, "joins 2 inputs"),
         (
@@ -223,14 +225,18 @@ def test_known_columns_tell_whose_a_column_is() -> None:
     found = read_sql(
         sql,
         inputs=INPUTS,
-        moving=["orders", "items"],
+        incremental=["orders", "items"],
         by=["id"],
         columns={"orders": ["id"], "items": ["oid", "v"]},
     )
     assert found.evaluate is KEYS
     with pytest.raises(TransformFailed, match="drops the key column nr"):
         read_sql(
-            "SELECT * FROM orders", inputs=INPUTS, moving=["orders"], by=["nr"], columns={"orders": ["id"]}
+            "SELECT * FROM orders",
+            inputs=INPUTS,
+            incremental=["orders"],
+            by=["nr"],
+            columns={"orders": ["id"]},
         )
 
 
@@ -239,14 +245,18 @@ def test_a_full_join_on_other_types_is_computed_whole() -> None:
     sql = "SELECT id, o.v FROM orders o FULL JOIN items i USING (id)"
     for kind, way in (("int", KEYS), ("string", WHOLE)):
         columns = {"orders": {"id": "int", "v": "int"}, "items": {"id": kind}}
-        found = read_sql(sql, inputs=INPUTS, moving=["orders", "items"], by=["id"], columns=columns)
+        found = read_sql(sql, inputs=INPUTS, incremental=["orders", "items"], by=["id"], columns=columns)
         assert found.evaluate is way
 
 
 def test_touched_keys_of_a_whole_transform_are_refused() -> None:
     with pytest.raises(TransformFailed, match="LIMIT"):
         find_touched(
-            "SELECT id FROM orders LIMIT 1", inputs=INPUTS, moving=["orders"], by=["id"], changed="orders"
+            "SELECT id FROM orders LIMIT 1",
+            inputs=INPUTS,
+            incremental=["orders"],
+            by=["id"],
+            changed="orders",
         )
 
 
@@ -272,7 +282,7 @@ def test_touched_keys_of_a_whole_transform_are_refused() -> None:
     ],
 )
 def test_columns_are_carried_through(sql: str, carrying: str | None) -> None:
-    assert carry_columns(sql, moving="orders", columns=["_v"]) == carrying
+    assert carry_columns(sql, incremental="orders", columns=["_v"]) == carrying
 
 
 def delta_flow(sql: str | None, mode: Mode = Mode.MERGE, *, evaluate: Evaluate = Evaluate.AUTO) -> DeltaFlow:

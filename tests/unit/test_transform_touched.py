@@ -22,12 +22,14 @@ MOVING = (NAMES, ("a", "b"), ("a",))
 
 @pytest.fixture(scope="module")
 def benches() -> Iterator[dict[Sequence[str], list[Bench]]]:
-    """For each choice of moving inputs, some changes of them."""
+    """For each choice of incremental inputs, some changes of them."""
     dice = random.Random(6)
-    found: dict[Sequence[str], list[Bench]] = {moving: [Bench() for _ in range(8)] for moving in MOVING}
-    for moving, some in found.items():
+    found: dict[Sequence[str], list[Bench]] = {
+        incremental: [Bench() for _ in range(8)] for incremental in MOVING
+    }
+    for incremental, some in found.items():
         for bench in some:
-            bench.change(dice, moving)
+            bench.change(dice, incremental)
     yield found
     for some in found.values():
         for bench in some:
@@ -38,13 +40,13 @@ def law_holds(
     benches: Sequence[Bench], sql: str, by: Sequence[str], columns: Columns | None = TYPED
 ) -> Evaluate:
     """How the SQL may be evaluated; fails if that breaks the law for what one of the benches holds."""
-    moving = benches[0].moving
-    reading = read_sql(sql, inputs=NAMES, moving=moving, by=by, columns=columns)
+    incremental = benches[0].moving
+    reading = read_sql(sql, inputs=NAMES, incremental=incremental, by=by, columns=columns)
     if reading.evaluate is Evaluate.WHOLE:
         return Evaluate.WHOLE
     queries = [
-        find_touched(sql, inputs=NAMES, moving=moving, by=by, changed=name, columns=columns)
-        for name in moving
+        find_touched(sql, inputs=NAMES, incremental=incremental, by=by, changed=name, columns=columns)
+        for name in incremental
     ]
     for bench in benches:
         _check(bench, sql, by, queries)
@@ -85,9 +87,9 @@ def test_the_law_holds_for_transforms_and_changes_by_dice(benches: Benches) -> N
     ways = Counter[Evaluate]()
     for seed in range(160):
         dice = random.Random(seed)
-        moving = dice.choice((NAMES, *MOVING))
+        incremental = dice.choice((NAMES, *MOVING))
         sql, by = Maker(dice).transform()
-        ways[law_holds(benches[moving], sql, by, dice.choice((TYPED, TYPED, NAMED, None)))] += 1
+        ways[law_holds(benches[incremental], sql, by, dice.choice((TYPED, TYPED, NAMED, None)))] += 1
     assert ways[Evaluate.KEYS] > 50
     assert ways[Evaluate.ROWS] > 15
     assert ways[Evaluate.WHOLE] > 15
@@ -186,12 +188,14 @@ def test_a_key_of_the_moving_input_is_found_whatever_was_pinned_before() -> None
         "SELECT a.id, p.v FROM a JOIN p ON p.id = a.pid WHERE p.v > 1 AND a.v > 2",
         "SELECT a.id, p.v FROM p JOIN a ON p.id = a.pid WHERE p.v > 1 AND a.v > 2",
     ):
-        found = find_touched(sql, inputs=["a", "p"], moving=["a"], by=["id"], changed="a")
+        found = find_touched(sql, inputs=["a", "p"], incremental=["a"], by=["id"], changed="a")
         assert "`p`" not in found
         assert "JOIN" not in found
         assert "a.v > 2" in found
 
 
 def test_an_input_that_is_not_read_touches_nothing() -> None:
-    found = find_touched("SELECT id FROM a", inputs=["a", "b"], moving=["a", "b"], by=["id"], changed="b")
+    found = find_touched(
+        "SELECT id FROM a", inputs=["a", "b"], incremental=["a", "b"], by=["id"], changed="b"
+    )
     assert found == "SELECT NULL AS `id` WHERE FALSE"

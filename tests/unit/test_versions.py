@@ -29,7 +29,7 @@ from tidegauge.model.plan import ReadWay, draft_from_json, draft_to_json
 from tidegauge.model.position import VersionPosition, Window
 from tidegauge.model.retention import unread
 from tidegauge.model.versions import FEED, LATEST, Version
-from tidegauge.plan.versions import draft_versions, history_after, retention_note
+from tidegauge.plan.versions import draft_versions, log_needed_after, retention_note
 
 
 def test_what_came_since_is_one_batch_from_the_feed() -> None:
@@ -49,7 +49,7 @@ def test_c9_versions_that_change_no_row_cost_nothing_and_are_kept_as_looked_at()
     assert draft.batches == ()
     assert draft.inputs[0].window == Window(VersionPosition(4), VersionPosition(6))
     # The next time the log is read from there on.
-    assert history_after(delta_flow(), source(), mark(4, checked=6)) == 6
+    assert log_needed_after(delta_flow(), source(), mark(4, checked=6)) == 6
     assert steps(plan(history(version(7), after=6), 4, checked=6)) == [(6, 7, "feed")]
 
 
@@ -215,7 +215,7 @@ def test_several_inputs_go_in_step_and_pinned_ones_stay() -> None:
     assert steps(draft, 3) == [(None, 30, "pinned")] * 3
     assert [part.cursor for part in draft.inputs] == ["version", "version", "version", "snapshot"]
     assert draft.notes == ("p: bronze.p was made anew; it is pinned as it is now",)
-    assert history_after(flow, flow.inputs[3], marks["p"]) == LATEST
+    assert log_needed_after(flow, flow.inputs[3], marks["p"]) == LATEST
 
 
 def test_changes_of_a_pinned_input_alone_are_nothing_new() -> None:

@@ -9,7 +9,7 @@ from tidegauge.errors import ConfigError, SourceError, TableReplaced, VersionsMi
 from tidegauge.model.delta_flow import OnMissing
 from tidegauge.model.mode import Mode
 from tidegauge.model.versions import LATEST
-from tidegauge.plan.versions import history_after
+from tidegauge.plan.versions import log_needed_after
 
 
 def test_c2_after_a_reset_the_table_that_is_there_is_read() -> None:
@@ -25,13 +25,13 @@ def test_by_itself_a_flow_begins_with_the_table_as_it_is() -> None:
         assert draft.notes == (
             f"a: begins with bronze.a as it is at version 1, as `{mode.value}` does by itself",
         )
-        assert history_after(delta_flow(mode=mode), source(), None) == LATEST
+        assert log_needed_after(delta_flow(mode=mode), source(), None) == LATEST
 
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.SCD2])
 def test_what_keeps_every_change_begins_with_the_earliest_where_it_can(mode: Mode) -> None:
     flow = delta_flow(mode=mode)
-    assert history_after(flow, source(), None) is None
+    assert log_needed_after(flow, source(), None) is None
     draft = plan(history(idle(0), version(1), version(2, only_adds=False)), flow=flow)
     assert steps(draft) == [(None, 2, "feed")]
     assert "with version 0, because its changes reach back" in draft.notes[0]
@@ -67,7 +67,7 @@ def test_earliest_is_refused_where_the_history_is_not_whole() -> None:
 
 def test_a_baseline_version_is_a_snapshot_and_the_changes_after_it() -> None:
     flow = delta_flow(source(initial="3", max_versions=1))
-    assert history_after(flow, flow.inputs[0], None) == 3
+    assert log_needed_after(flow, flow.inputs[0], None) == 3
     found = history(version(4), version(5, only_adds=False), after=3, readable=lambda number: number == 3)
     assert steps(plan(found, flow=flow)) == [(None, 3, "snapshot"), (3, 4, "feed"), (4, 5, "feed")]
     assert steps(plan(history(idle(4), after=3, readable=lambda _: True), flow=flow)) == [
@@ -83,4 +83,4 @@ def test_a_baseline_version_is_a_snapshot_and_the_changes_after_it() -> None:
 
 def test_a_beginning_that_is_neither_is_refused() -> None:
     with pytest.raises(ConfigError, match="'yesterday' does not say"):
-        history_after(delta_flow(), source(initial="yesterday"), None)
+        log_needed_after(delta_flow(), source(initial="yesterday"), None)

@@ -178,8 +178,8 @@ def _in_expectations(flow: DeltaFlow) -> Iterator[FlowConflict]:
 
 
 def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
-    moving, mode = flow.moving, flow.output.mode
-    if not moving:
+    incremental, mode = flow.incremental, flow.output.mode
+    if not incremental:
         yield FlowConflict(
             (("inputs",), ()),
             "no input of the flow is followed: each is a snapshot",
@@ -196,8 +196,8 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
         yield from _in_a_flow_by_column(flow, flow.by_column)
         return
     at_evaluate: tuple[KeyPath, ...] = (("evaluate",), ())
-    if len(moving) > 1:
-        names = ", ".join(f"`{part.name}`" for part in moving)
+    if len(incremental) > 1:
+        names = ", ".join(f"`{part.name}`" for part in incremental)
         if flow.evaluate is Evaluate.ROWS:
             yield FlowConflict(
                 at_evaluate,
@@ -217,7 +217,7 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
                 f"evaluate `{flow.evaluate}` computes rows anew, and mode `append` would add them again",
                 "leave it out, or use mode `merge`",
             )
-        if any(part.raw for part in moving):
+        if any(part.raw for part in incremental):
             yield FlowConflict(
                 at_evaluate,
                 f"evaluate `{flow.evaluate}` computes from whole tables, and feed `raw` gives changes only",
@@ -228,7 +228,7 @@ def in_a_flow(flow: DeltaFlow) -> Iterator[FlowConflict]:
 def _in_a_flow_by_column(flow: DeltaFlow, part: DeltaInput) -> Iterator[FlowConflict]:
     assert part.by_column is not None
     column, mode = part.by_column.column, flow.output.mode
-    for other in flow.moving:
+    for other in flow.incremental:
         if other is not part:
             yield FlowConflict(
                 (("inputs", other.name),),

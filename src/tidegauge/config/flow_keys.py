@@ -55,7 +55,8 @@ class FlowKeys(Keys):
     evaluate: Annotated[str, ValueParser(values.choice(Evaluate), "`auto`, `rows`, `keys`, `whole`")] = Field(
         default="auto",
         description="What is computed anew after a change: the changed rows, the keys that they touch, or "
-        "everything. `auto` reads the SQL; a function is `rows` with one moving input, `keys` with several.",
+        "everything. `auto` reads the SQL; a function is `rows` with one incremental input, `keys` with"
+        " several.",
     )
     allow_nondeterministic: Annotated[Flag, DocumentedDefault("`false`")] = Field(
         default=False,

@@ -31,9 +31,9 @@ from tidegauge.config.problems import InvalidValue, below, must
 from tidegauge.config.schedule import Scheduled, ScheduledHere
 from tidegauge.model.choices import WithoutCursor
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask
-from tidegauge.model.epoch_numbers import EpochUnit
 from tidegauge.model.mode import MODES, OutputKind
 from tidegauge.model.spec import DeleteMode, Drift, Execution, FutureGuard, NullCursor, ReadMethod
+from tidegauge.model.unix_times import UnixUnit
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class WrittenCursor:
     """A cursor as the file has it: a column or expression, and the epoch if its numbers are times."""
 
     column: str
-    epoch: EpochUnit | None = None
+    epoch: UnixUnit | None = None
 
 
 def _parse_types(value: Any) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _parse_cursor(value: Any) -> WrittenCursor:
     form = "write `COLUMN`, or `{column: COLUMN, epoch: s}` where its numbers are seconds since 1970"
     if not isinstance(value, dict):
         return WrittenCursor(values.text(value))
-    parse = {"column": values.text, "epoch": values.choice(EpochUnit)}
+    parse = {"column": values.text, "epoch": values.choice(UnixUnit)}
     found = {}
     for key, part in value.items():
         if key not in parse:
@@ -78,7 +78,7 @@ def _parse_cursor(value: Any) -> WrittenCursor:
             found[key] = parse[key](part)
     if "column" not in found:
         raise InvalidValue("`column` is missing", hint=form)
-    return WrittenCursor(found["column"], EpochUnit(found["epoch"]) if "epoch" in found else None)
+    return WrittenCursor(found["column"], UnixUnit(found["epoch"]) if "epoch" in found else None)
 
 
 class ProjectKeys(Keys):

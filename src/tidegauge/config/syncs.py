@@ -93,7 +93,7 @@ def _make_sync(
         tables=keys.tables,
         exclude=keys.exclude,
         options=options,
-        override=merged,
+        per_table=merged,
         tags=keys.tags,
         place=check.document.place(trail),
         schedule=keys.schedule if "schedule" in keys.model_fields_set else schedule,

@@ -173,10 +173,10 @@ def _make_plan_view(status: FlowStatus) -> PlanView:
 def _make_batch_line(plan: Plan, index: int, batch: Batch) -> BatchLine:
     words = {
         "rows without a cursor": batch.nulls,
-        "read again": batch.again,
-        "makes the empty table": batch.empty,
+        "read again": batch.rereads,
+        "makes the empty table": batch.creates_output,
         "deletes": batch.deletes,
-        "empties the target": batch.empties,
+        "empties the target": batch.empties_output,
         "repairs": batch.repairs is not None,
     }
     return BatchLine(

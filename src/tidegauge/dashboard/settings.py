@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.retention import shown
 
 _PASSED_OVER = frozenset(
@@ -22,7 +22,7 @@ class FlowSetting:
     value: str
 
 
-def settings_of(flow: AnyFlow) -> tuple[FlowSetting, ...]:
+def settings_of(flow: DataFlow) -> tuple[FlowSetting, ...]:
     """Where the flow reads and writes, its mode, cursor and settle, and settings other than the default."""
     options, output = getattr(flow, "options", None), flow.output
     place = getattr(options, "place", None) or getattr(flow, "place", None)

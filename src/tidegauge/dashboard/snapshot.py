@@ -27,7 +27,7 @@ from tidegauge.operations.status import (
 
 if TYPE_CHECKING:
     from tidegauge.flows.selection.select import Selection
-    from tidegauge.model.delta_flow import AnyFlow
+    from tidegauge.model.delta_flow import DataFlow
 
 STUCK = "STUCK"
 """The state shown for a flow whose runner is gone, or whose plan is not done after `health: {stuck: …}`;
@@ -141,7 +141,7 @@ class FleetSnapshots:
                 self._structure = (names, _remember(self.project))
             return self._structure[1]
 
-    def spec_of(self, flow: str) -> AnyFlow | None:
+    def spec_of(self, flow: str) -> DataFlow | None:
         """The flow as the project file defines it; None if the file does not have it, or has an error."""
         found = self.structure()
         if isinstance(found, TidegaugeError):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tidegauge.errors import OutputDisagrees, OutputNotEmpty
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.plan import Tag
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.watermark import Watermark
 
 
 def check_agreement(
-    flow: AnyFlow, output: Output, watermark: Watermark | None, *, may_be_lost: bool = False
+    flow: DataFlow, output: Output, watermark: Watermark | None, *, may_be_lost: bool = False
 ) -> None:
     """Refuse an output that holds batches which the ledger does not know, or lacks batches which it knows.
 
@@ -37,7 +37,7 @@ def check_agreement(
 
 
 def check_still_there(
-    flow: AnyFlow, output: Output, watermark: Watermark | None, *, may_be_lost: bool = False
+    flow: DataFlow, output: Output, watermark: Watermark | None, *, may_be_lost: bool = False
 ) -> None:
     """Refuse an output that lacks the watermark's epoch or batch. Can also be asked while a plan runs."""
     where = output.place

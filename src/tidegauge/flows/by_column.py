@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tidegauge.compare.frames import Difference
 from tidegauge.delta_log.history import histories
 from tidegauge.errors import NotCompared, OutputDisagrees, TidegaugeError
-from tidegauge.flows.delta import DeltaTransform
+from tidegauge.flows.delta import TransformFlow
 from tidegauge.flows.flow import FlowResources, PlannedWork
 from tidegauge.flows.override.column import ColumnOverridePreviewer
 from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
 from tidegauge.flows.transform_fingerprint import TransformFingerprint
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, ReadByColumn
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, DeltaInput, Evaluate, ReadByColumn
 from tidegauge.model.pending import describe_waiting
 from tidegauge.model.plan import Batch, Draft, InputPlan, Plan, ReadWay
 from tidegauge.model.position import MOMENTS, Position, RowPosition, Value, ValueKind, VersionPosition, Window
@@ -28,7 +28,7 @@ from tidegauge.model.spec import TableName
 from tidegauge.model.table import Layout
 from tidegauge.model.versions import LATEST, DeltaHistory
 from tidegauge.outputs.delta.small_batches import tune_for_small
-from tidegauge.plan.columns import ColumnReadState, check_not_lower, check_same, go_back, note_late
+from tidegauge.plan.by_column import ColumnReadState, check_not_lower, check_same, go_back, note_late
 from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.spark_tables import ColumnInput, SparkTable, digest_folder
 from tidegauge.transform.evaluate import evaluate_change
@@ -55,7 +55,7 @@ class _Found:
     notes: tuple[str, ...] = ()
 
 
-class ColumnTransform(DeltaTransform):
+class ByColumnFlow(TransformFlow):
     """A flow with one input that is read by a column. Its other inputs are pinned when the plan is made."""
 
     def __init__(self, spec: DeltaFlow, resources: FlowResources) -> None:
@@ -69,7 +69,7 @@ class ColumnTransform(DeltaTransform):
         self,
         request: OverrideRequest,
         status: FlowStatus | None,
-        every: Sequence[AnyFlow],
+        every: Sequence[DataFlow],
         ledger: LedgerReader,  # noqa: ARG002
     ) -> OverridePreview:
         previewer = ColumnOverridePreviewer(self.spec, status, self._marks.get(self._part.name))
@@ -94,7 +94,7 @@ class ColumnTransform(DeltaTransform):
                 f" watermark reset --select {self.spec.name}`",
             )
         check_same(self.spec.name, self._part, parts[self._part.name].source_id, self._identity)
-        return PlannedWork(plan.draft, self._make_column_reader(plan.draft), by_jdbc=True)
+        return PlannedWork(plan.draft, self._make_column_reader(plan.draft), through_jvm=True)
 
     def _plan_new(self) -> PlannedWork:
         mark = self._marks.get(self._part.name)
@@ -129,7 +129,7 @@ class ColumnTransform(DeltaTransform):
             notes=found.notes,
             seen=seen,
         )
-        return PlannedWork(draft, self._make_column_reader(draft), by_jdbc=True)
+        return PlannedWork(draft, self._make_column_reader(draft), through_jvm=True)
 
     @property
     def _is_delta(self) -> bool:
@@ -251,16 +251,23 @@ class ColumnTransform(DeltaTransform):
                         inputs[part.name] = open_changed_input(
                             session, part.table, where, window, ReadWay.PINNED
                         )
-                keep: list[DataFrame] = []
+                held: list[DataFrame] = []
                 if self._by.column is None:
                     made = evaluate_change(
-                        spec, inputs, session, target, Evaluate.WHOLE, keep=keep, guarded=guarded, small=small
+                        spec,
+                        inputs,
+                        session,
+                        target,
+                        Evaluate.WHOLE,
+                        cached=held,
+                        guarded=guarded,
+                        small=small,
                     )
                 else:
                     made = evaluate_window(
-                        spec, inputs, session, target, keep=keep, guarded=guarded, small=small
+                        spec, inputs, session, target, cached=held, guarded=guarded, small=small
                     )
-                return replace(made, kept=tuple(keep))
+                return replace(made, cached=tuple(held))
 
             quick = partial(change, guarded=True) if can_guard(spec) else None
             return DeltaBatch(layout, batch.rows, change=change, guarded=quick, reads_little=small)

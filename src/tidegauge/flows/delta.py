@@ -23,7 +23,7 @@ from tidegauge.flows.recall import RecalledFlow
 from tidegauge.flows.transform_fingerprint import TargetTransforms, TransformFingerprint
 from tidegauge.flows.verify.delta import verify_delta
 from tidegauge.model.batch_data import BatchData, DeltaBatch, DeltaChange
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Evaluate, Sql
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, DeltaInput, Evaluate, Sql
 from tidegauge.model.pending import Pending
 from tidegauge.model.plan import Batch, Draft, Plan
 from tidegauge.model.position import VersionPosition, Window
@@ -37,7 +37,7 @@ from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.delta.recall import recall_delta
 from tidegauge.outputs.delta.small_batches import reads_little
 from tidegauge.plan import frozen
-from tidegauge.plan.versions import draft_versions, history_after, read_up_to
+from tidegauge.plan.versions import draft_versions, log_needed_after, read_up_to
 from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.delta.errors import translate_read_error
 from tidegauge.transform.choose import choose_evaluation
@@ -81,7 +81,7 @@ class _Choice:
         return (self.why,) if self.whole_because is WholeBecause.CHANGED else ()
 
 
-class DeltaTransform:
+class TransformFlow:
     """Implements `flows.flow.Flow` for a flow between Delta tables."""
 
     target_checked: ClassVar[bool] = False
@@ -126,7 +126,7 @@ class DeltaTransform:
         self,
         request: OverrideRequest,
         status: FlowStatus | None,
-        every: Sequence[AnyFlow],
+        every: Sequence[DataFlow],
         ledger: LedgerReader,  # noqa: ARG002
     ) -> OverridePreview:
         previewer = DeltaOverridePreviewer(
@@ -170,7 +170,7 @@ class DeltaTransform:
         dated = replace(flow, inputs=tuple(self._resolve_initial(part) for part in flow.inputs))
         marks = self._marks
         found = self._histories(
-            {part.name: history_after(dated, part, marks.get(part.name)) for part in dated.inputs}
+            {part.name: log_needed_after(dated, part, marks.get(part.name)) for part in dated.inputs}
         )
         choice = self._choose(found, TargetTransforms.read(mark.pending for mark in self._marks.values()))
         seen = (first.epoch, first.seq) if first else (0, 0)
@@ -185,7 +185,7 @@ class DeltaTransform:
         else:
             inputs = tuple(replace(part, pending=self._pending(part.input)) for part in draft.inputs)
             draft = replace(draft, inputs=inputs)
-        return PlannedWork(draft, self._make_batch_reader(draft, choice, found), choice.changes, by_jdbc=True)
+        return self._make_work(draft, choice, found)
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:  # noqa: ARG002
         """Resume with the same windows and pinned versions; the transform may have been changed since."""
@@ -204,8 +204,7 @@ class DeltaTransform:
         choice = self._choose(found, origin)
         if origin.whole:
             choice = replace(choice, evaluate=Evaluate.WHOLE)
-        rows = self._make_batch_reader(plan.draft, choice, found)
-        return PlannedWork(plan.draft, rows, choice.changes, by_jdbc=True)
+        return self._make_work(plan.draft, choice, found)
 
     def _choose(self, found: Mapping[str, DeltaHistory], origin: TargetTransforms) -> _Choice:
         """Choose how the plan is evaluated. `origin`: which transform made the rows of the target."""
@@ -228,7 +227,7 @@ class DeltaTransform:
         if not origin.is_of(now):
             # The rows of the old transform must not stay in the target.
             return _Choice.whole(WholeBecause.CHANGED)
-        if choice.evaluate is Evaluate.ROWS and not origin.is_counted(now):
+        if choice.evaluate is Evaluate.ROWS and not origin.has_duplicate_check(now):
             return _Choice.whole(WholeBecause.UNCOUNTED)
         return choice
 
@@ -284,6 +283,10 @@ class DeltaTransform:
         where = self._places.location(part.table)
         return replace(part, initial=str(version_at(where, initial, storage=part.table.storage)))
 
+    def _make_work(self, draft: Draft, choice: _Choice, found: Mapping[str, DeltaHistory]) -> PlannedWork:
+        rows = self._make_batch_reader(draft, choice, found)
+        return PlannedWork(draft, rows, choice.changes, through_jvm=True)
+
     def _make_batch_reader(
         self, draft: Draft, choice: _Choice, found: Mapping[str, DeltaHistory]
     ) -> Callable[[Batch], BatchData]:
@@ -297,7 +300,7 @@ class DeltaTransform:
             def change(
                 session: SparkSession, target: Callable[[], DataFrame] | None, *, guarded: bool = False
             ) -> DeltaChange:
-                keep: list[DataFrame] = []
+                held: list[DataFrame] = []
                 inputs = {
                     name: open_changed_input(
                         session,
@@ -312,9 +315,9 @@ class DeltaTransform:
                     for name, window, way in zip(names, batch.windows, batch.ways, strict=True)
                 }
                 made = evaluate_change(
-                    flow, inputs, session, target, choice.evaluate, keep=keep, guarded=guarded, small=small
+                    flow, inputs, session, target, choice.evaluate, cached=held, guarded=guarded, small=small
                 )
-                return replace(made, kept=tuple(keep))
+                return replace(made, cached=tuple(held))
 
             return DeltaBatch(
                 layout,

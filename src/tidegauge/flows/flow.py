@@ -13,7 +13,7 @@ from tidegauge.flows.override.preview import OverridePreview, OverrideRequest
 from tidegauge.flows.recall import RecalledFlow
 from tidegauge.model.batch_data import ReadBatch
 from tidegauge.model.by_flow import gather_by_flow
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.plan import Draft, Plan
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -36,7 +36,7 @@ class PlannedWork:
     """The draft of a flow's plan, and how the rows of its batches are read."""
 
     draft: Draft
-    batch_data: ReadBatch
+    read_batch: ReadBatch
     """Reads the rows of one of the draft's batches."""
     changes: tuple[str, ...] = ()
     """Changes of the output's columns or of the transform, as the ledger's history records them."""
@@ -48,7 +48,7 @@ class PlannedWork:
     """Whether the user wants every batch to go through Spark (`execute: spark`)."""
     inside: bool = False
     """Whether the rows never leave the database."""
-    by_jdbc: bool = False
+    through_jvm: bool = False
     """Whether the rows go through the JVM."""
 
     def foresee_mover(self, *, local: bool) -> MovedBy | None:
@@ -66,7 +66,7 @@ class Flow(Protocol):
     """One flow, with its output and its watermarks. Opening a flow connects to nothing."""
 
     @property
-    def spec(self) -> AnyFlow:
+    def spec(self) -> DataFlow:
         """The flow as the project file defines it."""
 
     @property
@@ -121,7 +121,7 @@ class Flow(Protocol):
         self,
         request: OverrideRequest,
         status: FlowStatus | None,
-        every: Sequence[AnyFlow],
+        every: Sequence[DataFlow],
         ledger: LedgerReader,
     ) -> OverridePreview:
         """Tell what a change of the watermark by hand would do. Changes nothing.

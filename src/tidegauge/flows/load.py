@@ -14,7 +14,7 @@ from tidegauge.flows.table.base import NewRows, TableFlowBase
 from tidegauge.flows.table.drift import decide_drift
 from tidegauge.flows.table.emptying import check_emptied
 from tidegauge.model.batch_data import BatchRows
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.mode import OutputKind
 from tidegauge.model.plan import Batch, Plan
 from tidegauge.model.position import FilesPosition, Position, to_moment
@@ -28,8 +28,8 @@ from tidegauge.outputs.lake.manifest import BatchNumber, Manifest, refuse_remove
 from tidegauge.outputs.lake.table import chain, lake_files, load_all
 from tidegauge.outputs.recall import RecalledEpoch
 from tidegauge.outputs.warehouse.lake_files import check as check_files
-from tidegauge.plan import lake_batches as files
-from tidegauge.plan.draft import check_history, is_whole
+from tidegauge.plan import lake_batches
+from tidegauge.plan.draft import check_scd2_cursor, is_whole
 from tidegauge.plan.drift import ChangeKind
 from tidegauge.plan.lake_batches import Chain, LakeBatch
 from tidegauge.storage.parquet_split import ParquetSplit
@@ -43,27 +43,31 @@ class LoadFlow(TableFlowBase):
     def find_new(self, *, limit: int | None, confirm_deletes: bool, refreshing: bool) -> NewRows:  # noqa: ARG002
         """Find the lake's batches that are not loaded yet. `limit` is ignored: a batch is loaded whole."""
         spec, mark, folder = self.spec, self.mark, _lake_table(self.spec)
-        row = _chain(spec, self.upstream)
+        lake_chain = _find_chain(spec, self.upstream)
         known = mark.source_id if mark else None
-        after, note = files.find_load_start(
-            spec, _number(mark.position if mark else None), known, str(folder), row
+        after, note = lake_batches.find_load_start(
+            spec, _number(mark.position if mark else None), known, str(folder), lake_chain
         )
-        manifests = _manifests(folder, row, after, files.count_batches(row))
+        manifests = _manifests(folder, lake_chain, after, lake_batches.count_batches(lake_chain))
         if not is_whole(spec):  # a flow that is whole reads only the last copy
             _refuse_removed(spec, manifests)
         for layout in dict.fromkeys(_layout(spec, one) for one in manifests):
-            check_history(spec, layout)
+            check_scd2_cursor(spec, layout)
             check_marks(spec.options.expect, layout)
         pieces = [
             LakeBatch(after + number, one.rows, _layout(spec, one).fingerprint, _newest(one))
             for number, one in enumerate(manifests, start=1)
         ]
         # A plan without batches must not change the chain along which the watermark counts.
-        source_id = files.identity(str(folder), row) if pieces or known is None or note is None else known
+        source_id = (
+            lake_batches.identity(str(folder), lake_chain)
+            if pieces or known is None or note is None
+            else known
+        )
         whole = bool(manifests) and _is_whole(spec, manifests[-1])
-        draft = files.draft_files(spec, after, pieces, source_id=source_id, whole=whole)
+        draft = lake_batches.draft_files(spec, after, pieces, source_id=source_id, whole=whole)
         changes = (*((note,) if note is not None else ()), *self._column_changes(manifests))
-        rows = _LakeRows(spec, self.output, row)
+        rows = _LakeRows(spec, self.output, lake_chain)
         if not refreshing:
             check_emptied(spec, draft, rows.batch_data, self.output, confirmed=confirm_deletes)
         return NewRows(draft, rows.batch_data, tuple(dict.fromkeys(changes)))
@@ -74,18 +78,18 @@ class LoadFlow(TableFlowBase):
     def find_again(self, plan: Plan) -> NewRows:
         """Read along the chain that the plan was made with, even if the lake has another chain by now."""
         (part,) = plan.draft.inputs
-        row = files.parse_chain(part.source_id)
+        lake_chain = lake_batches.parse_chain(part.source_id)
         if part.window is not None and part.window.after != part.window.upto:
             last = _number(part.window.upto)
-            (newest,) = _manifests(_lake_table(self.spec), row, last - 1, last)
+            (newest,) = _manifests(_lake_table(self.spec), lake_chain, last - 1, last)
             self.refuse_lost_columns(_layout(self.spec, newest))
-        return NewRows(plan.draft, _LakeRows(self.spec, self.output, row).batch_data)
+        return NewRows(plan.draft, _LakeRows(self.spec, self.output, lake_chain).batch_data)
 
     def preview_override(
         self,
         request: OverrideRequest,
         status: FlowStatus | None,
-        every: Sequence[AnyFlow],
+        every: Sequence[DataFlow],
         ledger: LedgerReader,  # noqa: ARG002
     ) -> OverridePreview:
         previewer = LoadOverridePreviewer(self.spec, status, self.mark, self.upstream, self.count_rows)
@@ -93,8 +97,10 @@ class LoadFlow(TableFlowBase):
 
     def count_rows(self, after: int, upto: int) -> int:
         """Count the rows in the committed batches `(after, upto]` of the lake table, as far as they exist."""
-        row = _chain(self.spec, self.upstream)
-        manifests = _manifests(_lake_table(self.spec), row, after, min(upto, files.count_batches(row)))
+        lake_chain = _find_chain(self.spec, self.upstream)
+        manifests = _manifests(
+            _lake_table(self.spec), lake_chain, after, min(upto, lake_batches.count_batches(lake_chain))
+        )
         return sum(one.rows for one in manifests)
 
     def recall_mark(self, found: RecalledEpoch) -> tuple[Recalled, tuple[str, ...]]:
@@ -119,15 +125,15 @@ class LoadFlow(TableFlowBase):
         """Raise OutputDisagrees if the target could not be filled from the lake's beginning: a manifest or a
         file is missing or not as it was committed, or the lake has no batch."""
         spec, folder = self.spec, _lake_table(self.spec)
-        row = _chain(spec, self.upstream)
-        manifests = _manifests(folder, row, 0, files.count_batches(row))
+        lake_chain = _find_chain(spec, self.upstream)
+        manifests = _manifests(folder, lake_chain, 0, lake_batches.count_batches(lake_chain))
         if not manifests:
             raise OutputDisagrees(f"{folder} has no batch", hint="run the stage `extract` first")
         if is_whole(spec):
-            manifests = _newest_whole(folder, row, files.count_batches(row))
+            manifests = _newest_whole(folder, lake_chain, lake_batches.count_batches(lake_chain))
         _refuse_removed(spec, manifests)
         for one in manifests:
-            check_history(spec, _layout(spec, one))
+            check_scd2_cursor(spec, _layout(spec, one))
             check_marks(spec.options.expect, _layout(spec, one))
             check_files(lake_files(folder.lake, folder.folder, [one]))
 
@@ -138,7 +144,7 @@ class LoadFlow(TableFlowBase):
             return
         for layout in dict.fromkeys(_layout(self.spec, one) for one in manifests):
             same = self.mark is not None and self.mark.fingerprint == layout.fingerprint
-            decision = decide_drift(self.spec, self.output, held, layout, known=same)
+            decision = decide_drift(self.spec, self.output, held, layout, columns_unchanged=same)
             if any(change.kind is ChangeKind.ADDED for change in decision.changes):
                 self.refuse_lost_columns(layout)
             yield from decision.notes
@@ -146,10 +152,10 @@ class LoadFlow(TableFlowBase):
 
 def has_caught_up(flow: TableFlow, mark: Watermark, upstream: Watermark) -> bool:
     """Whether the flow has loaded all batches up to the watermark of its extract (`upstream`)."""
-    row = _chain(flow, upstream)
+    lake_chain = _find_chain(flow, upstream)
     loaded = _number(mark.position)
-    after, _ = files.find_load_start(flow, loaded, mark.source_id, str(_lake_table(flow)), row)
-    return after == loaded == files.count_batches(row)
+    after, _ = lake_batches.find_load_start(flow, loaded, mark.source_id, str(_lake_table(flow)), lake_chain)
+    return after == loaded == lake_batches.count_batches(lake_chain)
 
 
 def _lake_table(flow: TableFlow) -> LakeTable:
@@ -157,7 +163,7 @@ def _lake_table(flow: TableFlow) -> LakeTable:
     return flow.reads
 
 
-def _chain(flow: TableFlow, upstream: Watermark | None) -> Chain:
+def _find_chain(flow: TableFlow, upstream: Watermark | None) -> Chain:
     """The chain of the lake's batches, up to the extract's watermark (`upstream`)."""
     folder = _lake_table(flow)
     epoch, seq = (upstream.epoch, upstream.seq) if upstream else (0, 0)
@@ -170,19 +176,19 @@ class _LakeRows:
 
     flow: TableFlow
     output: Output
-    row: Chain
+    lake_chain: Chain
 
     def batch_data(self, batch: Batch) -> BatchRows:
         (window,) = batch.windows
         folder = _lake_table(self.flow)
-        manifests = _manifests(folder, self.row, _number(window.after), _number(window.upto))
+        manifests = _manifests(folder, self.lake_chain, _number(window.after), _number(window.upto))
         if _is_whole(self.flow, manifests[-1]):
-            manifests = _newest_whole(folder, self.row, _number(window.upto))
+            manifests = _newest_whole(folder, self.lake_chain, _number(window.upto))
         _refuse_removed(self.flow, manifests)
         layout = _layout(self.flow, manifests[-1])
         held = self.output.layout()
         if held is not None:
-            layout = decide_drift(self.flow, self.output, held, layout, known=True).layout
+            layout = decide_drift(self.flow, self.output, held, layout, columns_unchanged=True).layout
         found = lake_files(folder.lake, folder.folder, manifests)
         alike = len(list(groupby(manifests, key=lambda one: one.schema))) == 1
         as_they_are = alike and layout.fields == manifests[-1].schema
@@ -196,8 +202,11 @@ class _LakeRows:
         )
 
 
-def _manifests(folder: LakeTable, row: Chain, after: int, upto: int) -> Sequence[Manifest]:
-    wanted = [BatchNumber(*files.find_tag_numbers(row, place)) for place in range(after + 1, upto + 1)]
+def _manifests(folder: LakeTable, lake_chain: Chain, after: int, upto: int) -> Sequence[Manifest]:
+    wanted = [
+        BatchNumber(*lake_batches.find_tag_numbers(lake_chain, number))
+        for number in range(after + 1, upto + 1)
+    ]
     return load_all(open_store(folder.lake), folder.folder, wanted)
 
 
@@ -218,11 +227,11 @@ def _newest(manifest: Manifest) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def _newest_whole(folder: LakeTable, row: Chain, upto: int) -> Sequence[Manifest]:
+def _newest_whole(folder: LakeTable, lake_chain: Chain, upto: int) -> Sequence[Manifest]:
     """Find the batches of the last copy, in a lake that gets the whole table in each run: from the last batch
     on whose window begins where the first one's does. Older versions of Tidegauge wrote incremental batches
     in between."""
-    manifests = _manifests(folder, row, 0, upto)
+    manifests = _manifests(folder, lake_chain, 0, upto)
     begins = (None, manifests[0].windows[0].after)
     last = max(place for place, one in enumerate(manifests) if one.windows[0].after in begins)
     return manifests[last:]

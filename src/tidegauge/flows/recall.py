@@ -12,7 +12,7 @@ from tidegauge.model.spec import LakeTable
 from tidegauge.model.watermark import Recalled
 from tidegauge.outputs.lake.table import chain
 from tidegauge.outputs.recall import RecalledEpoch, recall_epochs
-from tidegauge.plan import lake_batches as files
+from tidegauge.plan import lake_batches
 from tidegauge.storage.store import open_store
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?")
@@ -66,20 +66,23 @@ def find_chain(folder: LakeTable, position: Position | None) -> tuple[str | None
     store = open_store(folder.lake)
     chains = [chain(store, folder.folder, epoch, last) for epoch, last in recall_epochs(folder)]
     now = chains[-1]
-    able = [one for one in chains if files.count_batches(one) >= position.sequence]
+    able = [one for one in chains if lake_batches.count_batches(one) >= position.sequence]
     if not able:
         raise OutputDisagrees(
-            f"{position.sequence} batches were loaded from {folder}, and it has {files.count_batches(now)}",
+            f"{position.sequence} batches were loaded from {folder}, and it has"
+            f" {lake_batches.count_batches(now)}",
             hint="bring the lake's files back, or load afresh with `tidegauge watermark reset --stage load`",
         )
-    used = min(able, key=lambda one: (min(files.count_shared(one, now), position.sequence), one != now))
+    used = min(
+        able, key=lambda one: (min(lake_batches.count_shared(one, now), position.sequence), one != now)
+    )
     notes = []
-    if files.count_shared(used, now) < position.sequence:
+    if lake_batches.count_shared(used, now) < position.sequence:
         notes.append(
             f"{folder} was changed by hand, and which of its batches were loaded before that is not known:"
-            f" those after number {files.count_shared(used, now)} are loaded again"
+            f" those after number {lake_batches.count_shared(used, now)} are loaded again"
         )
-    return files.identity(str(folder), used), notes
+    return lake_batches.identity(str(folder), used), notes
 
 
 def has_moments(found: RecalledEpoch) -> bool:

@@ -26,7 +26,7 @@ class TransformFingerprint:
 
     transform: str
     """A digest of the transform."""
-    counted_key: str | None = None
+    unique_checked_key: str | None = None
     """A digest of the key that was checked to be unique, as evaluation by rows needs; None: no check."""
     whole: bool = False
     """Whether the plan has to be evaluated whole, also when it is resumed."""
@@ -46,7 +46,7 @@ class TransformFingerprint:
         return cls(transform, key or None, text.endswith(_WHOLE))
 
     def __str__(self) -> str:
-        key = f"{_BY}{self.counted_key}" if self.counted_key else ""
+        key = f"{_BY}{self.unique_checked_key}" if self.unique_checked_key else ""
         return f"{self.transform}{key}{_WHOLE if self.whole else ''}"
 
 
@@ -72,13 +72,15 @@ class TargetTransforms:
         """Whether this transform made all rows of the target."""
         return all(one.transform == now.transform for one in self.made)
 
-    def is_counted(self, now: TransformFingerprint) -> bool:
+    def has_duplicate_check(self, now: TransformFingerprint) -> bool:
         """Whether the key's values were checked to be unique; true also if no check is needed."""
-        return now.counted_key is None or all(one.counted_key == now.counted_key for one in self.made)
+        return now.unique_checked_key is None or all(
+            one.unique_checked_key == now.unique_checked_key for one in self.made
+        )
 
     def is_known(self, now: TransformFingerprint) -> bool:
         """Whether this transform made all rows of the target, and no other key was checked."""
-        allowed = {replace(now, counted_key=key) for key in (None, now.counted_key)}
+        allowed = {replace(now, unique_checked_key=key) for key in (None, now.unique_checked_key)}
         return all(replace(one, whole=False) in allowed for one in self.made)
 
 

@@ -162,12 +162,12 @@ def _advance_mark(
     old: InputWatermark, plan: Plan, index: int, place: int, *, seq: int, now: datetime
 ) -> InputWatermark:
     part, batch = plan.draft.inputs[place], plan.draft.batches[index]
-    upto = old.position if batch.again else batch.windows[place].upto
+    upto = old.position if batch.rereads else batch.windows[place].upto
     checked = old.checked
     if index == len(plan.draft.batches) - 1:
-        checked = part.checked or (checked if batch.again else upto)
+        checked = part.checked or (checked if batch.rereads else upto)
     stamp = old.stamp if upto == old.position else None
-    if not batch.again:
+    if not batch.rereads:
         stamp = plan.draft.stamp(index, place) or stamp
     return replace(
         old,

@@ -9,10 +9,10 @@ from typing import Any
 
 from tidegauge.ledger.journal import describe_error
 from tidegauge.ledger.log_entries import moment_text
-from tidegauge.model.epoch_numbers import moment_of
 from tidegauge.model.position import FilesPosition, Position, RowPosition, VersionPosition, to_moment
 from tidegauge.model.run import RunRecord
 from tidegauge.model.state import State
+from tidegauge.model.unix_times import moment_of
 from tidegauge.model.watermark import Tally
 
 _S3A, _S3 = "s3a://", "s3://"

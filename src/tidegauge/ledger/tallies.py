@@ -17,14 +17,14 @@ MOST = 1000
 
 def count_batch(tally: Tally, batch: Batch, receipt: Receipt, *, whole: bool, now: datetime) -> Tally:
     """Add a batch to the tally, or some of its inputs. `whole`: all inputs of the batch are done now."""
-    new = () if batch.again else _select_new(tally, receipt.paths)
+    new = () if batch.rereads else _select_new(tally, receipt.paths)
     return replace(
         tally,
         rows=tally.rows + receipt.rows,
         batches=tally.batches + whole,
         files=None if tally.files is None else tally.files + receipt.files,
         advanced_at=now,
-        manual=tally.manual and batch.again,
+        manual=tally.manual and batch.rereads,
         loaded=(*tally.loaded, *new)[-MOST:] if new else tally.loaded,
         loaded_files=tally.loaded_files + len(new),
     )

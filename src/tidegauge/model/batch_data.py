@@ -74,7 +74,7 @@ class DeltaChange:
     `touched`.
     `merge`: `_change_type`, which is `delete` for a key to be deleted (its other columns may be NULL) and
     anything else for the row's new state; a repeated key fails the batch. An `insert` means that no row with
-    the key existed before, as far as the changed rows tell; see `again`.
+    the key existed before, as far as the changed rows tell; see `recompute_keys`.
     `scd2`: `_change_type` as for `merge`, `_commit_version` (bigint) and `_commit_timestamp` (timestamp):
     each row is one event, in any order. A delete from the feed has NULL as its sequence column: it closes
     the version at the time of its commit.
@@ -85,13 +85,13 @@ class DeltaChange:
     """`replace_partitions`: partition columns of each partition to be rewritten, without repeats."""
     refused: DataFrame | None = None
     """`append`: deleted rows. If there is any, the batch fails."""
-    again: Callable[[DataFrame], DataFrame] | None = None
+    recompute_keys: Callable[[DataFrame], DataFrame] | None = None
     """`merge`: returns what the whole inputs give for some keys, in the columns of `rows`: a key that is
     there twice comes twice, a key that is not there comes as a delete. Needed if an unchanged input row,
     which is in the target already, may have the key of an `insert`. None: `rows` are complete for their
     keys."""
-    unsure: bool = False
-    """With `again`: every key has to be evaluated again, not just the keys of inserts."""
+    recompute_all_keys: bool = False
+    """With `recompute_keys`: every key has to be evaluated again, not just the keys of inserts."""
     judge: Callable[[], Verdict | None] | None = None
     """Checks the expectations, before anything is committed. Raises ExpectationFailed."""
     whole: bool = False
@@ -103,7 +103,7 @@ class DeltaChange:
     count_repeated: Callable[[DataFrame], tuple[CheckCount, ...]] | None = None
     """Counts rows to be written whose values are repeated (`unique`). Raises ExpectationFailed."""
     notes: tuple[str, ...] = ()
-    kept: tuple[DataFrame, ...] = ()
+    cached: tuple[DataFrame, ...] = ()
     """Frames cached in memory until the batch has ended; the code that commits releases them."""
 
 

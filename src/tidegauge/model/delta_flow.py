@@ -203,7 +203,7 @@ class DeltaFlow:
     schedule: FlowSchedule | None = None
 
     @property
-    def moving(self) -> tuple[DeltaInput, ...]:
+    def incremental(self) -> tuple[DeltaInput, ...]:
         """The inputs whose changes are followed: all but the pinned ones."""
         return tuple(part for part in self.inputs if not part.snapshot)
 
@@ -236,7 +236,7 @@ class DeltaFlow:
     @property
     def input(self) -> str:
         """Name of the first input in the ledger."""
-        return self.moving[0].name
+        return self.incremental[0].name
 
     @property
     def label(self) -> str:
@@ -271,5 +271,5 @@ class DeltaFlow:
         return self
 
 
-AnyFlow = TableFlow | DeltaFlow
+DataFlow = TableFlow | DeltaFlow
 """Any flow that has data and a watermark."""

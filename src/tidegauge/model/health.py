@@ -67,7 +67,7 @@ class HealthLimits:
 @dataclass(frozen=True)
 class HealthSettings:
     limits: HealthLimits = HealthLimits()
-    override: Mapping[str, HealthLimits] = field(default_factory=dict)
+    per_flow: Mapping[str, HealthLimits] = field(default_factory=dict)
     """Limits by a flow's name, a pattern or `tag:WORD`; the first entry that matches a flow applies."""
     ledger_rows: int = 1_000_000
     """How many runs and events of the pipeline the ledger may hold before a warning."""

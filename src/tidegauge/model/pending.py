@@ -2,7 +2,7 @@
 
 For a database: the points that become safe to read once the transactions that were open have ended. For an
 input of a Delta flow: by which transform the target was made, or that the watermark was set back. For a
-table that is read by a column: what the table was like (`plan.columns`). Code between the writer and the
+table that is read by a column: what the table was like (`plan.by_column`). Code between the writer and the
 reader of the text only passes it on.
 """
 

@@ -39,19 +39,19 @@ class Batch:
 
     windows: tuple[Window, ...]
     """One window for each input of the plan, in the same order."""
-    splits: tuple[Position, ...] = ()
+    split_points: tuple[Position, ...] = ()
     """Points that cut the first window for parallel readers: one reads up to a point, the next from there."""
     rows: int | None = None
     """Number of rows when the plan was made; the number that is written may differ."""
     nulls: bool = False
     """Whether the batch reads only the rows whose cursor is NULL."""
-    again: bool = False
+    rereads: bool = False
     """Whether it reads below the watermark (`lookback`): the watermark stays until the plan's last batch."""
-    empty: bool = False
+    creates_output: bool = False
     """Whether it reads no rows, and only creates the output, with its columns, for a table without rows."""
     deletes: bool = False
     """Whether it reads no rows, and deletes from the output the keys that the source no longer has."""
-    empties: bool = False
+    empties_output: bool = False
     """Whether it reads no rows, and deletes all rows of the output, because the source has none."""
     repairs: Window | None = None
     """If set, the batch is a repair up to this window's end: when written, it compares source and output, and
@@ -65,7 +65,7 @@ class Batch:
     @property
     def kind(self) -> str:
         """What it does to the output, as outputs note it: two batches of one window may differ in it."""
-        if self.empties:
+        if self.empties_output:
             return EMPTIES
         return DELETES if self.deletes else NULLS if self.nulls else BATCH
 
@@ -241,19 +241,19 @@ def _draft_body(draft: Draft) -> dict[str, Any]:
 def _batch_body(batch: Batch) -> dict[str, Any]:
     return {
         "windows": [window_to_dict(window) for window in batch.windows],
-        "splits": [to_body(split) for split in batch.splits],
+        "splits": [to_body(split) for split in batch.split_points],
         "rows": batch.rows,
         "nulls": batch.nulls,
-        "again": batch.again,
+        "again": batch.rereads,
         **_rare_fields(batch),
     }
 
 
 def _batch_text(batch: Batch) -> str:
     windows = ",".join([_window_text(window) for window in batch.windows])
-    splits = ",".join([encode(split) for split in batch.splits])
+    splits = ",".join([encode(split) for split in batch.split_points])
     rows = "null" if batch.rows is None else batch.rows
-    flags = f'"nulls":{_flag_text(batch.nulls)},"again":{_flag_text(batch.again)}'
+    flags = f'"nulls":{_flag_text(batch.nulls)},"again":{_flag_text(batch.rereads)}'
     more = _rare_fields(batch)
     rest = f",{_to_text(more)[1:]}" if more else "}"
     return f'{{"windows":[{windows}],"splits":[{splits}],"rows":{rows},{flags}{rest}'
@@ -270,9 +270,9 @@ def _flag_text(flag: bool) -> str:
 def _rare_fields(batch: Batch) -> dict[str, Any]:
     """Return the fields that few batches have."""
     return {
-        **({"empty": True} if batch.empty else {}),
+        **({"empty": True} if batch.creates_output else {}),
         **({"deletes": True} if batch.deletes else {}),
-        **({"empties": True} if batch.empties else {}),
+        **({"empties": True} if batch.empties_output else {}),
         **({"repairs": window_to_dict(batch.repairs)} if batch.repairs else {}),
         **({"ways": list(batch.ways)} if batch.ways else {}),
         **({"stamps": list(batch.stamps)} if batch.stamps else {}),
@@ -314,13 +314,13 @@ def _batch(body: dict[str, Any]) -> Batch:
     splits = [from_body(split) for split in body["splits"]]
     return Batch(
         windows=tuple(window_from_dict(window) for window in body["windows"]),
-        splits=tuple(split for split in splits if split is not None),
+        split_points=tuple(split for split in splits if split is not None),
         rows=body["rows"],
         nulls=body["nulls"],
-        again=body["again"],
-        empty=body.get("empty", False),
+        rereads=body["again"],
+        creates_output=body.get("empty", False),
         deletes=body.get("deletes", False),
-        empties=body.get("empties", False),
+        empties_output=body.get("empties", False),
         repairs=window_from_dict(body["repairs"]) if body.get("repairs") else None,
         ways=tuple(ReadWay(way) for way in body.get("ways", ())),
         stamps=tuple(body.get("stamps", ())),

@@ -18,7 +18,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tidegauge.errors import PositionError
-from tidegauge.model.epoch_numbers import moment_of
+from tidegauge.model.unix_times import moment_of
 
 
 class ValueKind(StrEnum):

@@ -19,7 +19,6 @@ from tidegauge.model.choices import ReadMethod as ReadMethod
 from tidegauge.model.choices import WithoutCursor as WithoutCursor
 from tidegauge.model.columns import EVERY_COLUMN, ColumnChoice, ColumnMask, RowFilter
 from tidegauge.model.engines import Engine as Engine
-from tidegauge.model.epoch_numbers import EpochUnit
 from tidegauge.model.expectation import Expectation
 from tidegauge.model.health import HealthSettings
 from tidegauge.model.mode import Mode
@@ -29,6 +28,7 @@ from tidegauge.model.spark_settings import SparkSettings as SparkSettings
 from tidegauge.model.strategy import Strategy as Strategy
 from tidegauge.model.table_name import TableName as TableName
 from tidegauge.model.telemetry import Telemetry
+from tidegauge.model.unix_times import UnixUnit
 from tidegauge.model.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Lake:
 class TableOptions:
     cursor: str
     """A column, or an expression in the database's own SQL. Empty: none, or only overrides name one."""
-    epoch: EpochUnit | None = None
+    epoch: UnixUnit | None = None
     """`cursor: {column: ts, epoch: ms}`: the unit, if the cursor's numbers are moments."""
     future_guard: FutureGuard = FutureGuard.NOTE
     without_cursor: WithoutCursor = WithoutCursor.FAIL
@@ -144,7 +144,7 @@ class Sync:
     tables: tuple[str, ...]
     exclude: tuple[str, ...]
     options: TableOptions
-    override: Mapping[str, TableOptions]
+    per_table: Mapping[str, TableOptions]
     """Options by table pattern; each already merged with the defaults of the sync."""
     tags: tuple[str, ...] = ()
     place: Place | None = None

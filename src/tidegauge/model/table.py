@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegauge.model.epoch_numbers import EpochUnit
 from tidegauge.model.position import RowPosition, Value, ValueKind
 from tidegauge.model.spec import TableName, TableOptions
+from tidegauge.model.unix_times import UnixUnit
 
 COPY = "snapshot"
 """Stands in place of the cursor's kind for a table that has no cursor."""
@@ -89,7 +89,7 @@ class OrderedColumn:
     nullable: bool
     scale: int = 0
     """Digits after the second, for timestamps."""
-    epoch: EpochUnit | None = None
+    unix_unit: UnixUnit | None = None
     """The unit, for whole numbers that are moments."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidegauge.errors import Place
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput, Sql, TableRef
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, DeltaInput, Sql, TableRef
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import Project, Stage
 
@@ -57,7 +57,7 @@ WrittenInFlows = DeltaFlow | ViewFlow
 """Any entry of `flows:` that has an output."""
 WithoutData = ViewFlow | OptimizeFlow
 """Any flow of the graph that has no rows and no watermark."""
-GraphFlow = AnyFlow | WithoutData
+GraphFlow = DataFlow | WithoutData
 """Any flow of the graph."""
 
 

@@ -18,7 +18,7 @@ from tidegauge.flows.selection.missing_tables import find_recorded
 from tidegauge.flows.selection.select import choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.spec import LakeTable, Project
 from tidegauge.outputs.lake import files
@@ -194,7 +194,7 @@ def compact(
     return done
 
 
-def _choose(ledger: LedgerReader, project: Project, selection: Sequence[str]) -> Sequence[AnyFlow]:
+def _choose(ledger: LedgerReader, project: Project, selection: Sequence[str]) -> Sequence[DataFlow]:
     with SourceConnections() as sources:
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, recorded=recorded)

@@ -19,7 +19,7 @@ from tidegauge.flows.selection.missing_tables import find_remembered, refuse_for
 from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.alert import AlertKind
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.health import HealthCheck, HealthFinding, HealthLevel, HealthLimits, HealthReport
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, RunRecord
@@ -153,7 +153,7 @@ class _Looks:
             return None
         return replace(_one(flow.name, self.known, (), problems), state=State.FAILED)
 
-    def _look_at_source(self, flow: AnyFlow) -> tuple[str, list[HealthFinding]]:
+    def _look_at_source(self, flow: DataFlow) -> tuple[str, list[HealthFinding]]:
         """Return the flow's name, and why the next run could not read its source."""
         status, lost = self.known.statuses.get(flow.name), self.choice.missing.get(flow.name)
         if lost is not None:
@@ -169,7 +169,7 @@ class _Looks:
             return flow.name, [_critical(f"{error.message}{hint}", AlertKind.FAILED)]
         return flow.name, []
 
-    def _one(self, flow: AnyFlow, barred: Sequence[HealthFinding]) -> Health:
+    def _one(self, flow: DataFlow, barred: Sequence[HealthFinding]) -> Health:
         known, lost = self.known, flow.name in self.choice.missing
         problems, asked = list(barred), False
         if not lost:
@@ -189,7 +189,7 @@ class _Looks:
 
 
 def _hold_back(
-    found: Sequence[Health], barred: Mapping[str, Sequence[HealthFinding]], flows: Sequence[AnyFlow]
+    found: Sequence[Health], barred: Mapping[str, Sequence[HealthFinding]], flows: Sequence[DataFlow]
 ) -> list[Health]:
     """Return `found`, with a warning for each flow that reads, also indirectly, from one that cannot run."""
     above = {flow.name: [name for name in flow.upstreams if name in barred] for flow in flows}
@@ -238,7 +238,7 @@ def _examine_named(project: Project, ledger: LedgerReader, names: Sequence[str])
     return found
 
 
-def limits_of(project: Project, flow: AnyFlow) -> HealthLimits:
+def limits_of(project: Project, flow: DataFlow) -> HealthLimits:
     return limits_named(project, flow.name, flow.tags)
 
 
@@ -309,7 +309,7 @@ def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:
     return list(check_watermark_moved(known.marks.get(flow, ()), known.events.get(flow, ())))
 
 
-def _can_be_asked(flow: AnyFlow, status: FlowStatus | None, now: datetime) -> bool:
+def _can_be_asked(flow: DataFlow, status: FlowStatus | None, now: datetime) -> bool:
     """Whether nothing is changing the flow now: while a runner or an override does, its ledger and its output
     may differ."""
     if status is not None and (status.override is not None or is_held(status, now)):
@@ -319,7 +319,7 @@ def _can_be_asked(flow: AnyFlow, status: FlowStatus | None, now: datetime) -> bo
 
 
 def _find_disagreement(
-    flow: AnyFlow, status: FlowStatus | None, resources: FlowResources, now: datetime
+    flow: DataFlow, status: FlowStatus | None, resources: FlowResources, now: datetime
 ) -> tuple[list[HealthFinding], bool]:
     """Return why ledger and output disagree, and whether the output could be asked.
 

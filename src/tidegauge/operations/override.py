@@ -30,7 +30,7 @@ from tidegauge.flows.selection.select import Selection, choose
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.override_rules import moved_error
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.override import FlowRevision
 from tidegauge.model.position import to_json
@@ -90,12 +90,12 @@ def preview_override(
 
 
 def _narrow(
-    flows: Sequence[AnyFlow],
+    flows: Sequence[DataFlow],
     request: OverrideRequest,
     statuses: Mapping[str, FlowStatus],
     selection: Sequence[str],
     stage: Stage | None,
-) -> Sequence[AnyFlow]:
+) -> Sequence[DataFlow]:
     """Return the flows of a selection that the request applies to."""
     match request:
         case Reset() | Refresh():
@@ -118,16 +118,16 @@ def _narrow(
             assert_never(request)
 
 
-def _keep_first_stages(flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+def _keep_first_stages(flows: Sequence[DataFlow]) -> tuple[DataFlow, ...]:
     """Leave out flows whose upstream is among `flows`, which keeps each table's first selected stage."""
     names = {flow.name for flow in flows}
     return tuple(flow for flow in flows if flow.upstream not in names)
 
 
-def _find_undoable(flows: Sequence[AnyFlow], statuses: Mapping[str, FlowStatus]) -> tuple[AnyFlow, ...]:
+def _find_undoable(flows: Sequence[DataFlow], statuses: Mapping[str, FlowStatus]) -> tuple[DataFlow, ...]:
     """Return the flows with something to undo; if there is none, all, so that each raises its own error."""
 
-    def has(flow: AnyFlow) -> bool:
+    def has(flow: DataFlow) -> bool:
         status = statuses.get(flow.name)
         return status is not None and (status.undo is not None or status.override is not None)
 
@@ -148,7 +148,7 @@ def _choose(
     return choice
 
 
-def _find_imported(request: Import, flows: Sequence[AnyFlow]) -> tuple[AnyFlow, ...]:
+def _find_imported(request: Import, flows: Sequence[DataFlow]) -> tuple[DataFlow, ...]:
     there = {flow.name for flow in flows}
     for name in request.marks:
         if name not in there:
@@ -230,7 +230,7 @@ def _one(
     return begun.epoch
 
 
-def _check_continues(ledger: LedgerReader, output: Output, flow: AnyFlow, kind: str) -> None:
+def _check_continues(ledger: LedgerReader, output: Output, flow: DataFlow, kind: str) -> None:
     """Raise before the override begins, if the output could not open its epoch: it could never be ended."""
     found: list[tuple[int, int]] = []
     if kind == "undo":

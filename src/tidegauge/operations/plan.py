@@ -19,7 +19,7 @@ from tidegauge.flows.selection.remarks import find_remarks
 from tidegauge.flows.selection.select import choose
 from tidegauge.flows.view import View
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.optimize_flow import OptimizeFlow
@@ -154,7 +154,7 @@ def preview(
 
 
 def _preview_one(
-    flow: AnyFlow,
+    flow: DataFlow,
     status: FlowStatus | None,
     gone: TidegaugeError | None,
     resources: FlowResources,

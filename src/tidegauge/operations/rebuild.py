@@ -18,7 +18,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.ledger.rebuild_rules import active_plan_error, ledger_ahead_error
 from tidegauge.model.by_flow import gather_by_flow
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
@@ -99,7 +99,7 @@ def preview_rebuild(
     )
     resources = FlowResources(SourceConnections(), delta_tables)
 
-    def preview_one(flow: AnyFlow) -> RebuildPreview:
+    def preview_one(flow: DataFlow) -> RebuildPreview:
         mine = marks.get(flow.name, [])
         recorded = RebuildPreview(
             flow.name,
@@ -164,7 +164,9 @@ def _report_faults(choice: Selection) -> list[RebuildPreview]:
     return [RebuildPreview(name, error=error) for name, error in choice.faults]
 
 
-def _run_parallel(flows: Sequence[AnyFlow], one: Callable[[AnyFlow], RebuildPreview]) -> list[RebuildPreview]:
+def _run_parallel(
+    flows: Sequence[DataFlow], one: Callable[[DataFlow], RebuildPreview]
+) -> list[RebuildPreview]:
     if not flows:
         return []
     with ThreadPoolExecutor(min(_PARALLEL, len(flows))) as pool:

@@ -13,7 +13,7 @@ from tidegauge.flows.flow import resources_for
 from tidegauge.flows.open import open_flow
 from tidegauge.flows.override.preview import OverridePreview, Refresh
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.suspension import ALL
 from tidegauge.observe.events import Listener
@@ -107,7 +107,7 @@ def _add_notes(project: Project, moves: Sequence[OverridePreview]) -> list[Overr
     return [replace(move, notes=(why[move.name].message,)) if move.name in why else move for move in moves]
 
 
-def _explain(flow: AnyFlow, error: TidegaugeError) -> TidegaugeError:
+def _explain(flow: DataFlow, error: TidegaugeError) -> TidegaugeError:
     hint = error.hint
     if flow.upstream is not None:
         again = f"`tidegauge run --select {flow.label} --full-refresh` reads the source again, too"

@@ -150,7 +150,7 @@ def _find_inputs(
     statuses = {one.flow: one for one in ledger.status(project.pipeline, [flow.name for flow in flows])}
     for flow in flows:
         plan = _find_plan(flow, statuses.get(flow.name))
-        for part in flow.moving if plan is None else flow.inputs:
+        for part in flow.incremental if plan is None else flow.inputs:
             mark = marks.get((flow.name, part.name))
             margin = RetentionMargin(flow.name, part.name, str(part.table), read_up_to(mark))
             yield _UnreadInput(margin, flow, part, mark.source_id if mark else None, plan)

@@ -268,7 +268,7 @@ def selects(project: Project, flow: str, selection: Sequence[str]) -> bool:
 
 
 def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLimits:
-    for word, limits in project.health.override.items():
+    for word, limits in project.health.per_flow.items():
         if word.removeprefix("tag:") in tags if word.startswith("tag:") else is_wanted(name, [word]):
             return limits
     return project.health.limits

@@ -17,7 +17,7 @@ from tidegauge.flows.selection.missing_tables import find_recorded
 from tidegauge.flows.selection.select import choose
 from tidegauge.flows.spark_jars import find_jars
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.view_flow import WithoutData
@@ -101,7 +101,7 @@ def verify(
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
         passed = {flow.upstream for flow in choice.flows}
-        flows: list[AnyFlow] = [flow for flow in choice.flows if flow.name not in passed]
+        flows: list[DataFlow] = [flow for flow in choice.flows if flow.name not in passed]
         flows += choice.delta_flows
         needs = {JarSet.JDBC} | find_jars(flows)
         spark = functools.cache(partial(open_session, project.spark, needs, debug=debug))

@@ -112,7 +112,7 @@ def draft_backfill(
     made = draft_table(flow, source_table, span.after, survey)
     # A backfill ends where the user said, so its end does not tell how far the source was checked.
     inputs = tuple(replace(part, checked=None) for part in made.inputs)
-    return replace(made, inputs=inputs, batches=tuple(replace(batch, again=True) for batch in made.batches))
+    return replace(made, inputs=inputs, batches=tuple(replace(batch, rereads=True) for batch in made.batches))
 
 
 def fit_batches_to_limit(flow: TableFlow, rows: int) -> TableFlow:
@@ -156,7 +156,7 @@ def limit_rows(
     )
     if watermark is not None:
         kept = mark_read_again(watermark, kept, made.inputs[0].cursor)
-        if kept[-1].again:
+        if kept[-1].rereads:
             made = _add_limit_note(
                 made, "all of them lie within the lookback: a larger limit gets past the watermark"
             )
@@ -174,15 +174,15 @@ def _add_limit_note(made: Draft, note: str) -> Draft:
 def _take_first_splits(batch: Batch, splits: int, step: int) -> Batch | None:
     """The batch cut down to its first `splits` splits; each has `step` rows, as all but a plan's last do.
     None where the batch cannot be cut there."""
-    if batch.nulls or not 0 < splits <= len(batch.splits):
+    if batch.nulls or not 0 < splits <= len(batch.split_points):
         return None
     window, *others = batch.windows
     assert not others
-    end = batch.splits[splits - 1]
+    end = batch.split_points[splits - 1]
     return replace(
         batch,
         windows=(Window(window.after, end),),
-        splits=batch.splits[: splits - 1],
+        split_points=batch.split_points[: splits - 1],
         rows=splits * step,
     )
 

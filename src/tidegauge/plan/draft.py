@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from tidegauge.errors import ConfigError, PositionError
-from tidegauge.model.epoch_numbers import EpochUnit, number_of
 from tidegauge.model.identity import identify
 from tidegauge.model.plan import Batch, Draft, InputPlan
 from tidegauge.model.position import RowPosition, Value, ValueKind, Window, compare, step_down
 from tidegauge.model.spec import NullCursor, TableFlow
 from tidegauge.model.table import Cut, Layout, SourceTable, Survey
+from tidegauge.model.unix_times import UnixUnit, number_of
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
 _NANOSECONDS = 9
@@ -40,7 +40,7 @@ def find_window_start(
             hint="leave lookback out for this table",
             place=flow.options.place,
         )
-    return RowPosition(_move_back(watermark.cursor, flow.options.lookback, source_table.cursor.epoch))
+    return RowPosition(_move_back(watermark.cursor, flow.options.lookback, source_table.cursor.unix_unit))
 
 
 def is_whole(flow: TableFlow) -> bool:
@@ -80,7 +80,7 @@ def draft_table(
     end = batches[-1].windows[0].upto if batches else after
     if watermark is not None and flow.options.lookback:
         batches = mark_read_again(watermark, batches, source_table.cursor_kind)
-        end = watermark if not batches or batches[-1].again else end
+        end = watermark if not batches or batches[-1].rereads else end
     if survey.rows_null and flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(end, end),), rows=survey.rows_null, nulls=True))
     part = InputPlan(
@@ -115,8 +115,8 @@ def mark_read_again(watermark: RowPosition, batches: Sequence[Batch], cursor: st
     assert isinstance(end, RowPosition | None)
     past = compare(end, watermark, moments=cursor == "timestamp") == 1
     return [
-        *(replace(batch, again=True) for batch in batches[:-1]),
-        replace(batches[-1], again=not past),
+        *(replace(batch, rereads=True) for batch in batches[:-1]),
+        replace(batches[-1], rereads=not past),
     ]
 
 
@@ -125,10 +125,10 @@ def add_empty_batch(made: Draft) -> Draft:
     columns, so that queries find it. The watermark stays at the beginning."""
     nothing = Window(None, None)
     inputs = tuple(replace(part, window=part.window or nothing) for part in made.inputs)
-    return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, empty=True),))
+    return replace(made, inputs=inputs, batches=(Batch((nothing,), rows=0, creates_output=True),))
 
 
-def check_history(flow: TableFlow, layout: Layout) -> None:
+def check_scd2_cursor(flow: TableFlow, layout: Layout) -> None:
     """Raise ConfigError where mode scd2 has no cursor column that says when a row became valid."""
     if flow.output.in_warehouse and flow.options.mode.facts.keeps_history and layout.cursor_column is None:
         raise ConfigError(
@@ -147,7 +147,7 @@ def _batches(after: RowPosition | None, cuts: tuple[Cut, ...], parallel: int) ->
         batches.append(
             Batch(
                 windows=(Window(after, upto),),
-                splits=tuple(split.position for split in splits[:-1]),
+                split_points=tuple(split.position for split in splits[:-1]),
                 rows=sum(split.rows for split in splits),
             )
         )
@@ -160,10 +160,10 @@ def _read_initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowP
     kind = source_table.cursor.kind
     moment = _MOMENT.fullmatch(text)
     try:
-        if source_table.cursor.epoch is not None and not text.lstrip("-").isdigit():
+        if source_table.cursor.unix_unit is not None and not text.lstrip("-").isdigit():
             day, _, clock, fraction, _ = moment.groups() if moment else (text, "", "00:00:00", "", "")
             exact = datetime.fromisoformat(f"{day} {clock}.{(fraction or '')[:6]:0<6}")
-            number = number_of(exact - timedelta(microseconds=1), source_table.cursor.epoch)
+            number = number_of(exact - timedelta(microseconds=1), source_table.cursor.unix_unit)
             return RowPosition(Value(ValueKind.INT, str(number)))
         if kind in (ValueKind.TIMESTAMP, ValueKind.TIMESTAMPTZ):
             text = text if moment else f"{text} 00:00:00"
@@ -186,10 +186,10 @@ def _read_initial(flow: TableFlow, source_table: SourceTable, text: str) -> RowP
         ) from None
 
 
-def _move_back(value: Value, by: timedelta, epoch: EpochUnit | None) -> Value:
+def _move_back(value: Value, by: timedelta, epoch: UnixUnit | None) -> Value:
     """Move a moment back by `by`, in the same notation, rounded down and never up."""
     if epoch is not None:
-        return Value(ValueKind.INT, str(int(value.text) - -(-by // epoch.unit)))
+        return Value(ValueKind.INT, str(int(value.text) - -(-by // epoch.step)))
     if value.kind is ValueKind.DATE:
         days = -(-by // timedelta(days=1))
         return Value(

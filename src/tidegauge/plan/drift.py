@@ -115,7 +115,7 @@ def decide(
     key: tuple[str, ...] | None = None,
     own: Collection[str] = (),
     foreign: Collection[str] = (),
-    known: bool = False,
+    columns_unchanged: bool = False,
     named: Callable[[str], str] = keep_name,
     lands: Callable[[str], str] | None = None,
     fit: HoldsType | None = None,
@@ -125,10 +125,10 @@ def decide(
     `held` is None where the output does not exist yet. `place` names the output in messages. `key` is the
     output's key, None where it knows none. `own` are columns that only the output has by design
     (`valid_from`), `foreign` those that the flow is not known to have written: somebody may have added them
-    by hand. `known` says that the source looked the same in the last plan: changes decided then are left out.
-    `named` and `lands` give the name and the type that the output gives to a source column; without `lands`,
-    a wider type in the output counts as its way to hold the narrower one, and not as a change. An output with
-    types of its own passes `fit`, which says what its columns can hold.
+    by hand. `columns_unchanged` says that the source looked the same in the last plan: changes decided then
+    are left out. `named` and `lands` give the name and the type that the output gives to a source column;
+    without `lands`, a wider type in the output counts as its way to hold the narrower one, and not as a
+    change. An output with types of its own passes `fit`, which says what its columns can hold.
 
     Raises OutputDisagrees, with columns and both types, where the policy stops the flow, or the output cannot
     hold a type.
@@ -137,7 +137,7 @@ def decide(
         return DriftDecision(layout)
     judge = partial(_judge_by_fit, fit) if fit else partial(_judge_by_type, lands)
     found = _find_differences(held, layout, key=key, own=own, foreign=foreign, named=named, judge=judge)
-    if known:
+    if columns_unchanged:
         found = _leave_out_decided(policy, layout, found)
     changes = [
         replace(change, outcome=_outcome(policy, change.kind, key_column=change.column in layout.key))

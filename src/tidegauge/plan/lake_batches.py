@@ -25,7 +25,7 @@ Chain = tuple[tuple[int, int], ...]
 class LakeBatch:
     """One committed batch of the lake, as a load sees it."""
 
-    place: int
+    number: int
     """The batch's number in the chain, from 1."""
     rows: int
     fingerprint: str
@@ -38,18 +38,18 @@ def count_batches(chain: Chain) -> int:
     return sum(upto for _, upto in chain)
 
 
-def find_tag_numbers(chain: Chain, place: int) -> tuple[int, int]:
-    """Epoch and sequence number of the batch at a place in the chain. Raises ValueError past its end."""
+def find_tag_numbers(chain: Chain, number: int) -> tuple[int, int]:
+    """Epoch and sequence number of a batch by its number in the chain. Raises ValueError past its end."""
     for epoch, upto in chain:
-        if place <= upto:
-            return epoch, place
-        place -= upto
-    raise ValueError(f"{place} lies behind the chain")
+        if number <= upto:
+            return epoch, number
+        number -= upto
+    raise ValueError(f"{number} lies behind the chain")
 
 
-def identity(place: str, chain: Chain) -> str:
+def identity(location: str, chain: Chain) -> str:
     """The lake table and its chain as one text, which plan and watermark remember."""
-    return f"{place}#{','.join(f'{epoch}:{upto}' for epoch, upto in chain)}"
+    return f"{location}#{','.join(f'{epoch}:{upto}' for epoch, upto in chain)}"
 
 
 def parse_chain(identity: str) -> Chain:
@@ -82,17 +82,17 @@ def count_passed(loaded: int, known: str | None, chain: Chain) -> int:
 
 
 def find_load_start(
-    flow: TableFlow, loaded: int, known: str | None, place: str, chain: Chain
+    flow: TableFlow, loaded: int, known: str | None, location: str, chain: Chain
 ) -> tuple[int, str | None]:
     """The batch after which the next load begins, and a note where batches are loaded again.
 
     `known` is the identity that the watermark remembers. Raises OutputDisagrees where rows would come twice,
     where this is another lake, or where more batches were loaded than the lake has.
     """
-    if known is not None and loaded and known.rpartition("#")[0] != place:
+    if known is not None and loaded and known.rpartition("#")[0] != location:
         raise OutputDisagrees(
             f"{flow.name}: this is not the lake its watermark was taken from"
-            f" (then {known.rpartition('#')[0]}, now {place})",
+            f" (then {known.rpartition('#')[0]}, now {location})",
             hint="point `via` back at the old lake; to load everything from the new one use"
             f" `tidegauge watermark reset -t {flow.table} --stage load`",
         )
@@ -124,7 +124,7 @@ def draft_files(
     `whole`: each lake batch is a copy of the whole table, and only the last one counts.
     """
     batches = _batches(flow, after, pieces, whole=whole)
-    end = pieces[-1].place if pieces else after
+    end = pieces[-1].number if pieces else after
     part = InputPlan(
         input=flow.input,
         cursor="files",
@@ -152,11 +152,13 @@ def _batches(flow: TableFlow, after: int, pieces: Sequence[LakeBatch], *, whole:
             rows += piece.rows
             stamps = (piece.stamp,) if piece.stamp else ()
             made.append(
-                Batch((Window(_make_position(start), _make_position(piece.place)),), rows=rows, stamps=stamps)
+                Batch(
+                    (Window(_make_position(start), _make_position(piece.number)),), rows=rows, stamps=stamps
+                )
             )
-            after = piece.place
+            after = piece.number
     return made
 
 
-def _make_position(place: int) -> FilesPosition | None:
-    return FilesPosition(place) if place else None
+def _make_position(number: int) -> FilesPosition | None:
+    return FilesPosition(number) if number else None

@@ -50,7 +50,7 @@ def read_up_to(mark: Watermark | None) -> int | None:
     return max((place.version for place in known if isinstance(place, VersionPosition)), default=None)
 
 
-def history_after(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
+def log_needed_after(flow: DeltaFlow, part: DeltaInput, mark: Watermark | None) -> int | None:
     """The version after which `draft_versions` needs the history of an input, so that no more of its log is
     read; None: from the beginning.
 
@@ -76,13 +76,13 @@ def draft_versions(
 ) -> Draft:
     """Make the plan of one flow; without batches there is nothing new.
 
-    The j-th batch takes the j-th piece of each moving input, and pinned inputs at their latest version.
+    The j-th batch takes the j-th piece of each incremental input, and pinned inputs at their latest version.
     `seen` is the epoch and sequence number of the watermark that the plan goes on from. Raises
     VersionsMissing and TableReplaced.
     """
     pieces_by_input = {
         part.name: _find_input_pieces(flow, part, found[part.name], marks.get(part.name))
-        for part in flow.moving
+        for part in flow.incremental
     }
     count = max((len(input_pieces.pieces) for input_pieces in pieces_by_input.values()), default=0)
     notes = [note for input_pieces in pieces_by_input.values() for note in input_pieces.notes]

@@ -16,7 +16,7 @@ from tidegauge.flows.open import open_flow
 from tidegauge.flows.spark_jars import find_jars
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.model.by_flow import gather_by_flow
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.protocols.ledger import LedgerWriter
@@ -56,14 +56,14 @@ class RunContext:
         self.spark = SharedSpark(self)
         self.delta_tables = DeltaTableLocator(self.spark.start)
 
-    def open_flows(self, specs: Sequence[AnyFlow], sources: SourceConnections) -> list[Flow]:
+    def open_flows(self, specs: Sequence[DataFlow], sources: SourceConnections) -> list[Flow]:
         """Open the flows, with their watermarks as the ledger has them now."""
         names = sorted({name for spec in specs for name in (spec.name, *spec.upstreams)})
         marks = self.ledger.watermarks(self.project.pipeline, names)
         resources = self._resources(sources, marks)
         return [open_flow(spec, resources) for spec in specs]
 
-    def open_output(self, spec: AnyFlow) -> Output:
+    def open_output(self, spec: DataFlow) -> Output:
         return open_flow(spec, self._resources(SourceConnections(), ())).output
 
     def _resources(self, sources: SourceConnections, marks: Sequence[Watermark]) -> FlowResources:

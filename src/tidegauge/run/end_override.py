@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.override import Override
 from tidegauge.model.protocols.ledger import LedgerWriter
 from tidegauge.model.protocols.output import Output
@@ -11,7 +11,7 @@ from tidegauge.run.steps import OverrideStep, step
 
 
 def end_override(
-    ledger: LedgerWriter, output: Output, flow: AnyFlow, begun: Override, tell: Listener
+    ledger: LedgerWriter, output: Output, flow: DataFlow, begun: Override, tell: Listener
 ) -> None:
     """Open the override's epoch in the output, then end the override in the ledger. Safe to repeat by anyone.
 

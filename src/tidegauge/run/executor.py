@@ -57,7 +57,7 @@ class PlanExecutor:
             self._note_changes(planned)
             try:
                 for index in self._batches_left(claim.plan, receipts):
-                    receipts.append(commit_batch(claim, index, planned.work.batch_data, tools))
+                    receipts.append(commit_batch(claim, index, planned.work.read_batch, tools))
                     moved_by.append(MovedBy.DATABASE if planned.work.inside else spark.take_mover())
             except TidegaugeError as fault:
                 error = fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.spec import Stage, Strategy
 
 
@@ -34,13 +34,13 @@ class RunOptions:
     def side_by_side(self) -> int:
         return self.parallel if self.strategy in (None, Strategy.INTER_TABLE) else 1
 
-    def with_readers(self, flow: AnyFlow) -> AnyFlow:
+    def with_readers(self, flow: DataFlow) -> DataFlow:
         """The flow with as many readers as the strategy gives a table."""
         if self.strategy is None:
             return flow
         return flow.with_readers(self.parallel if self.strategy is Strategy.INTRA_TABLE else 1)
 
-    def strategy_of(self, flow: AnyFlow, tables: int) -> Strategy:
+    def strategy_of(self, flow: DataFlow, tables: int) -> Strategy:
         """The strategy that a run of so many tables really uses for a flow."""
         if self.strategy is not None:
             return self.strategy

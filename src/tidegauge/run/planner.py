@@ -19,7 +19,7 @@ from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import Flow, PlannedWork
 from tidegauge.flows.selection.missing_tables import refuse_forgotten
 from tidegauge.flows.table.target_check import check_targets
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.moved_by import MovedBy
 from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan
@@ -59,7 +59,7 @@ class Planner:
         self._plan_flow = plan_flow or self._plan_new
 
     def plan(
-        self, specs: Sequence[AnyFlow], sources: SourceConnections
+        self, specs: Sequence[DataFlow], sources: SourceConnections
     ) -> tuple[list[PlannedFlow], list[FlowReport]]:
         """Ask every flow what is new, then keep all their windows in one transaction of the ledger.
 
@@ -95,7 +95,7 @@ class Planner:
             reports += refused
         return ready, reports
 
-    def resume(self, spec: AnyFlow, plan: Plan, sources: SourceConnections) -> PlannedFlow:
+    def resume(self, spec: DataFlow, plan: Plan, sources: SourceConnections) -> PlannedFlow:
         """Open the plan that an earlier run froze. Raises TidegaugeError if the flow cannot go on with it."""
         run, began = self._run, self._run.clock()
         [flow] = run.open_flows([spec], sources)
@@ -107,7 +107,7 @@ class Planner:
             if not find_newer(run, flow)[1]:
                 raise
         work = flow.resume(plan, confirm_deletes=run.options.confirm_deletes)
-        run.spark.by_jdbc |= work.by_jdbc
+        run.spark.by_jdbc |= work.through_jvm
         return PlannedFlow(flow, work, plan, run.since(began), resumed=True)
 
     def _plan_new(self, flow: Flow) -> PlannedWork:
@@ -121,7 +121,9 @@ class Planner:
             # Before a plan is kept: one that cannot be executed here would block the flow.
             run.environment.check_java(run.project.spark)
         if MovedBy.PROCESSES in movers and (local := run.spark.local_tasks()):
-            local.warm_up(max(len(batch.splits) + 1 for one in found for batch in one.work.draft.batches))
+            local.warm_up(
+                max(len(batch.split_points) + 1 for one in found for batch in one.work.draft.batches)
+            )
         drafts = [one.work.draft for one in found if one.plan is None]
         if not drafts:
             return {}
@@ -129,8 +131,8 @@ class Planner:
             return run.ledger.plan(drafts, owner=run.environment.owner, run_id=run.run_id)
 
     def _examine(
-        self, specs: Sequence[AnyFlow], sources: SourceConnections, reports: list[FlowReport]
-    ) -> tuple[list[PlannedFlow], list[AnyFlow]]:
+        self, specs: Sequence[DataFlow], sources: SourceConnections, reports: list[FlowReport]
+    ) -> tuple[list[PlannedFlow], list[DataFlow]]:
         """Ask each flow what is new. Returns the answers, and the flows to ask again.
 
         Flows that cannot be planned are added to `reports`.
@@ -140,7 +142,7 @@ class Planner:
         forgotten = find_forgotten(run, [flow.spec.name for flow in flows if flow.mark is None])
         check_targets(flows)
         found: list[PlannedFlow] = []
-        again: list[AnyFlow] = []
+        again: list[DataFlow] = []
         unheld: list[tuple[str, TypeNotHeld, float]] = []
         for place, flow in enumerate(flows):
             if run.stop.is_set():
@@ -174,7 +176,7 @@ class Planner:
         if not flow.target_checked:
             flow.output.prepare()
         work = self._plan_flow(flow)
-        run.spark.by_jdbc |= work.by_jdbc
+        run.spark.by_jdbc |= work.through_jvm
         strategy = run.options.strategy_of(flow.spec, run.tables)
         work = replace(work, draft=replace(work.draft, strategy=strategy))
         return PlannedFlow(flow, work, None, run.since(began))

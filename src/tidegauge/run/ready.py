@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import FlowHeld, FlowSuspended, Stopped, TidegaugeError, WrongState
 from tidegauge.flows.flow import Flow
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
 from tidegauge.model.override import Undo
 from tidegauge.model.plan import Plan
@@ -24,15 +24,15 @@ from tidegauge.run.suspended import find_suspension, report_suspended
 
 @dataclass(frozen=True)
 class ReadyFlows:
-    free: list[AnyFlow]
+    free: list[DataFlow]
     """The flows that no unended override holds, and that nobody has suspended."""
-    left: dict[str, Plan]
+    unfinished_plans: dict[str, Plan]
     """By flow, the plans that earlier runs left unfinished."""
     refused: list[FlowReport]
     """Reports of the flows that are not free."""
 
 
-def find_ready(run: RunContext, specs: Sequence[AnyFlow]) -> ReadyFlows:
+def find_ready(run: RunContext, specs: Sequence[DataFlow]) -> ReadyFlows:
     """End the overrides that were begun on these flows, then find what still stands in the way."""
     free, statuses, refused = end_overrides(run, specs)
     left = {
@@ -42,8 +42,8 @@ def find_ready(run: RunContext, specs: Sequence[AnyFlow]) -> ReadyFlows:
 
 
 def end_overrides(
-    run: RunContext, specs: Sequence[AnyFlow]
-) -> tuple[list[AnyFlow], list[FlowStatus], list[FlowReport]]:
+    run: RunContext, specs: Sequence[DataFlow]
+) -> tuple[list[DataFlow], list[FlowStatus], list[FlowReport]]:
     """End overrides that were begun and not ended. Suspended flows are left as they are.
 
     Returns the flows that are free now, the statuses as they were before, and reports of the other flows.
@@ -52,7 +52,7 @@ def end_overrides(
     statuses = run.ledger.status(run.project.pipeline, names) if specs else []
     begun = {status.flow: status.override for status in statuses if status.override is not None}
     suspended = [status for status in statuses if status.suspended is not None]
-    free: list[AnyFlow] = []
+    free: list[DataFlow] = []
     refused: list[FlowReport] = []
     for spec in specs:
         began = run.clock()
@@ -71,10 +71,10 @@ def end_overrides(
 
 def drop_missing(
     run: RunContext,
-    specs: Sequence[AnyFlow],
+    specs: Sequence[DataFlow],
     left: Mapping[str, Plan],
     missing: Mapping[str, TidegaugeError],
-) -> tuple[list[AnyFlow], list[FlowReport]]:
+) -> tuple[list[DataFlow], list[FlowReport]]:
     """Return the flows whose table is there, and FAILED reports of those in `missing`.
 
     The ledger records the errors too.

@@ -12,7 +12,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.flows.selection.known_sources import sources_for
 from tidegauge.ledger.heartbeat import Heartbeat
 from tidegauge.ledger.open import open_ledger
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.plan import Plan
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
@@ -70,7 +70,7 @@ class Runner:
 
     def make_jobs(
         self,
-        flows: Sequence[AnyFlow],
+        flows: Sequence[DataFlow],
         missing: Mapping[str, TidegaugeError] | None = None,
         others: Sequence[WithoutData] = (),
     ) -> JobRunner:
@@ -98,10 +98,10 @@ class Runner:
 
     def _begin_first(
         self,
-        flows: Sequence[AnyFlow],
+        flows: Sequence[DataFlow],
         names: AbstractSet[str],
         missing: Mapping[str, TidegaugeError] | None,
-    ) -> tuple[PlannedJobs, list[AnyFlow]]:
+    ) -> tuple[PlannedJobs, list[DataFlow]]:
         """Plan the flows that need not wait for others. Returns the result, and the flows to plan later.
 
         A flow that reads the output of another flow of this run waits for that one. A flow that plans by
@@ -121,51 +121,56 @@ class Runner:
 
     def _begin(
         self,
-        flows: Sequence[AnyFlow],
+        flows: Sequence[DataFlow],
         sources: SourceConnections,
         missing: Mapping[str, TidegaugeError] | None = None,
     ) -> PlannedJobs:
         """Plan flows that need not wait for others any more, and make their jobs."""
         standing = find_ready(self._context, flows)
-        free, dropped = drop_missing(self._context, standing.free, standing.left, missing or {})
-        new = [flow for flow in free if flow.name not in standing.left]
+        free, dropped = drop_missing(self._context, standing.free, standing.unfinished_plans, missing or {})
+        new = [flow for flow in free if flow.name not in standing.unfinished_plans]
         planned, refused = self._planner.plan(new, sources)
         jobs: dict[str, Job] = {one.flow.spec.name: partial(self._executor.execute, one) for one in planned}
         jobs |= {
-            flow.name: partial(self._resume, flow, standing.left[flow.name])
+            flow.name: partial(self._resume, flow, standing.unfinished_plans[flow.name])
             for flow in free
-            if flow.name in standing.left
+            if flow.name in standing.unfinished_plans
         }
         quiet = frozenset(one.flow.spec.name for one in planned if one.plan is None)
         return PlannedJobs(jobs, [*standing.refused, *dropped, *refused], quiet)
 
-    def _make_following_jobs(self, flows: Sequence[AnyFlow], others: Sequence[WithoutData]) -> dict[str, Job]:
+    def _make_following_jobs(
+        self, flows: Sequence[DataFlow], others: Sequence[WithoutData]
+    ) -> dict[str, Job]:
         """By flow, the job that brings it up to date once the flows that it reads from have ended."""
         jobs: dict[str, Job] = {flow.name: partial(self._follow, flow) for flow in flows}
         return jobs | {one.name: partial(bring_up_to_date, self._context, one) for one in others}
 
     def make_resume_jobs(
-        self, flows: Sequence[AnyFlow], missing: Mapping[str, TidegaugeError] | None = None
+        self, flows: Sequence[DataFlow], missing: Mapping[str, TidegaugeError] | None = None
     ) -> JobRunner:
         """Return jobs that only finish the plans that earlier runs left, with their own windows."""
         context = self._context
         context.spark.prepare_for(flows)
         context.tell(FlowsChosen(tuple(flows)))
         standing = find_ready(context, [context.options.with_readers(flow) for flow in flows])
-        left = [flow for flow in standing.free if flow.name in standing.left]
-        free, dropped = drop_missing(context, left, standing.left, missing or {})
-        jobs = {flow.name: partial(self._resume, flow, standing.left[flow.name], only=True) for flow in free}
+        left = [flow for flow in standing.free if flow.name in standing.unfinished_plans]
+        free, dropped = drop_missing(context, left, standing.unfinished_plans, missing or {})
+        jobs = {
+            flow.name: partial(self._resume, flow, standing.unfinished_plans[flow.name], only=True)
+            for flow in free
+        }
         return JobRunner(context, PlannedJobs(jobs, [*standing.refused, *dropped]))
 
-    def _follow(self, flow: AnyFlow) -> list[FlowReport]:
+    def _follow(self, flow: DataFlow) -> list[FlowReport]:
         """Bring one flow up to date, once the flows that it reads from have ended."""
         standing = find_ready(self._context, [flow])
-        if standing.left:
-            return [*standing.refused, *self._resume(flow, standing.left[flow.name])]
+        if standing.unfinished_plans:
+            return [*standing.refused, *self._resume(flow, standing.unfinished_plans[flow.name])]
         with self._context.environment.sources() as sources:
             return [*standing.refused, *self._plan_and_execute(standing.free, sources)]
 
-    def _resume(self, flow: AnyFlow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
+    def _resume(self, flow: DataFlow, plan: Plan, *, only: bool = False) -> list[FlowReport]:
         """Finish the plan of an earlier run, with its own windows; then plan and execute what is new since.
 
         `only`: do not go on with what is new.
@@ -185,16 +190,16 @@ class Runner:
                 return [first]
             return [first, *self._plan_and_execute([flow], sources)]
 
-    def _plan_and_execute(self, flows: Sequence[AnyFlow], sources: SourceConnections) -> list[FlowReport]:
+    def _plan_and_execute(self, flows: Sequence[DataFlow], sources: SourceConnections) -> list[FlowReport]:
         planned, refused = self._planner.plan(flows, sources)
         return [*refused, *(report for one in planned for report in self._executor.execute(one))]
 
 
-def _waits(flow: AnyFlow, names: AbstractSet[str]) -> bool:
+def _waits(flow: DataFlow, names: AbstractSet[str]) -> bool:
     """Whether the flow is planned when its turn comes, instead of before the first job begins."""
     return flow.plans_by_spark or bool(_reads(flow, names))
 
 
-def _reads(flow: AnyFlow, names: AbstractSet[str]) -> set[str]:
+def _reads(flow: DataFlow, names: AbstractSet[str]) -> set[str]:
     """Find which of the named flows this flow reads from."""
     return {name for name in flow.upstreams if name in names}

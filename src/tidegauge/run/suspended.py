@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tidegauge.errors import FlowSuspended
 from tidegauge.flows.names import is_pattern
 from tidegauge.ledger.schedule_rules import suspended_error
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL
@@ -28,7 +28,7 @@ def find_suspension(statuses: Iterable[FlowStatus], flow: str) -> FlowSuspended 
     return suspended_error(flow, one.suspended, pipeline=one.pipeline if one.flow == ALL else None)
 
 
-def report_suspended(run: RunContext, spec: AnyFlow, why: FlowSuspended) -> FlowReport:
+def report_suspended(run: RunContext, spec: DataFlow, why: FlowSuspended) -> FlowReport:
     """Report a suspended flow as SKIPPED. It is an error only if the selection names the flow itself."""
     if is_named(spec, run.options.selection):
         return run.end(FlowReport(spec.name, State.SKIPPED, 0.0, error=why, suspended=True))
@@ -37,7 +37,7 @@ def report_suspended(run: RunContext, spec: AnyFlow, why: FlowSuspended) -> Flow
     return FlowReport(spec.name, State.SKIPPED, 0.0, reason=said, suspended=True)
 
 
-def is_named(spec: AnyFlow, selection: Sequence[str]) -> bool:
+def is_named(spec: DataFlow, selection: Sequence[str]) -> bool:
     """Whether the selection has the flow's own name or its table's; a pattern or a tag does not count."""
     words = [word.strip("+") for word in selection if not is_pattern(word)]
     return any(word in (spec.name, spec.label) or spec.label.endswith(f".{word}") for word in words)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidegauge.model.epoch_numbers import number_of
 from tidegauge.model.position import Value, ValueKind, step_down
 from tidegauge.model.spec import TableOptions
 from tidegauge.model.table import OrderedColumn
+from tidegauge.model.unix_times import number_of
 from tidegauge.sources.dialect import ClockReading, OpenWork
 
 
@@ -74,8 +74,8 @@ def timestamp_bound(moment: ClockReading, options: TableOptions, cursor: Ordered
 def bound_at(edge: datetime, moment: ClockReading, options: TableOptions, cursor: OrderedColumn) -> Bound:
     """The bound if everything that was stamped before the edge is committed."""
     edge, notes = edge - options.settle, []
-    if cursor.epoch is not None:
-        return Bound(Value(ValueKind.INT, str(number_of(edge, cursor.epoch) - 1)), ())
+    if cursor.unix_unit is not None:
+        return Bound(Value(ValueKind.INT, str(number_of(edge, cursor.unix_unit) - 1)), ())
     if cursor.kind is not ValueKind.TIMESTAMPTZ:
         edge += moment.lowest_offset
         if moment.lowest_offset or moment.highest_offset:
@@ -96,8 +96,8 @@ def bound_at(edge: datetime, moment: ClockReading, options: TableOptions, cursor
 def latest_now(moment: ClockReading, cursor: OrderedColumn) -> Value:
     """The latest cursor value of a row that is stamped by now; a row past it is dated in the future."""
     edge = moment.now
-    if cursor.epoch is not None:
-        return Value(ValueKind.INT, str(number_of(edge, cursor.epoch)))
+    if cursor.unix_unit is not None:
+        return Value(ValueKind.INT, str(number_of(edge, cursor.unix_unit)))
     if cursor.kind is not ValueKind.TIMESTAMPTZ:
         edge += moment.highest_offset
     if cursor.kind is ValueKind.DATE:
@@ -111,7 +111,7 @@ def reads_from(moment: ClockReading, options: TableOptions, cursor: OrderedColum
     edge = moment.clock
     if cursor.kind is ValueKind.DATE:
         edge = datetime.combine(edge.date() + timedelta(days=1), datetime.min.time())
-    if cursor.kind is not ValueKind.TIMESTAMPTZ and cursor.epoch is None:
+    if cursor.kind is not ValueKind.TIMESTAMPTZ and cursor.unix_unit is None:
         edge += moment.highest_offset - moment.lowest_offset
     return (edge + options.settle).replace(microsecond=0) + timedelta(seconds=2)
 

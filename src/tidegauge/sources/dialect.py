@@ -167,7 +167,7 @@ class Dialect(Protocol):
         any other cursor. Raises CursorUnsuitable or KeyUnsuitable for a mixture.
         """
 
-    def moment(self, *, fresh: bool) -> ClockReading:
+    def read_clock(self, *, fresh: bool) -> ClockReading:
         """The clock and the open work; unless `fresh`, perhaps as they were a second ago.
 
         For timestamps an older moment gives a lower bound, which is as safe. For values the clock has to be

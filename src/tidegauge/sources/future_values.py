@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidegauge.model.epoch_numbers import moment_of, number_of, unit_of
 from tidegauge.model.position import Value, ValueKind
 from tidegauge.model.table import SourceTable
+from tidegauge.model.unix_times import moment_of, number_of, unit_of
 from tidegauge.sources import sql
 
 _SOON = timedelta(days=1)
@@ -46,7 +46,7 @@ def find_odd_number(
         ((_, below_text, above_text),) = rows(sql.around(source_table, table, literal(_value(edge))))
         if below_text is not None and above_text is not None:
             below, above = int(below_text), int(above_text)
-            if unit_of(below) is epoch and (above - below) * epoch.unit > _SOON:
+            if unit_of(below) is epoch and (above - below) * epoch.step > _SOON:
                 return (
                     f"{source_table.cursor.name} {top} lies past the clock if it is a time"
                     f" ({moment_of(str(top)):%Y-%m-%d %H:%M:%S}; the last one before the clock is"

@@ -26,7 +26,7 @@ class SameDatabaseReader:
 
     def batch_data(self, source_table: SourceTable, batch: Batch) -> BatchRows:
         # Without the batch's splits: they are for parallel readers, and this is one statement.
-        (where,) = sql.splits(source_table, replace(batch, splits=()), self._engine.literal)
+        (where,) = sql.splits(source_table, replace(batch, split_points=()), self._engine.literal)
         return BatchRows(source_table.layout, batch.rows, inside=self.query(source_table, where))
 
     def query(self, source_table: SourceTable, where: str) -> RowsQuery:

@@ -38,7 +38,7 @@ class DatabaseSource:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._lock = threading.RLock()
-        self._bound_wait = BoundWait(dialect.moment)
+        self._bound_wait = BoundWait(dialect.read_clock)
 
     def tables(self) -> tuple[TableName, ...]:
         with self._lock, self._dialect.held():
@@ -138,7 +138,7 @@ class DatabaseSource:
                     sql.highest(source_table, sql.relation(source_table, self._dialect.name), every)
                 )
                 return Value(source_table.cursor.kind, found[0][0]) if found else None
-            now = latest_now(self._dialect.moment(fresh=True), source_table.cursor)
+            now = latest_now(self._dialect.read_clock(fresh=True), source_table.cursor)
             if source_table.cursor.kind in ORDERED:
                 return now
             notation = self._dialect.notation(source_table, every)
@@ -154,7 +154,7 @@ class DatabaseSource:
 
     def outlook(self) -> SessionVisibility:
         with self._lock, self._dialect.held():
-            moment = self._dialect.moment(fresh=True)
+            moment = self._dialect.read_clock(fresh=True)
             return SessionVisibility(moment.now, moment.blind, moment.replica)
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class DatabaseSource:
                     hint="leave `epoch` out where the column holds timestamps; of anything else make a whole"
                     " number by an expression",
                 )
-            ordered, kind = replace(ordered, epoch=options.epoch), "timestamp"
+            ordered, kind = replace(ordered, unix_unit=options.epoch), "timestamp"
         return replace(ordered, name=options.cursor), kind, notes
 
     def _make_constant_cursor(self) -> OrderedColumn:

@@ -288,7 +288,7 @@ class ColumnInput:
     table: SparkTable
     window: Window
     last_of: tuple[str, ...] = ()
-    moves: bool = True
+    has_changes: bool = True
     afresh: bool = True
     grows: bool = False
     unique: tuple[str, ...] = ()

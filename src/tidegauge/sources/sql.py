@@ -66,12 +66,12 @@ def between(
 def splits(source_table: SourceTable, batch: Batch, literal: Literal) -> list[str]:
     """The conditions of a batch's parallel readers; each begins where the last ends, so no row is missed."""
     only = f" AND {source_table.only}" if source_table.only else ""
-    if batch.empty:
+    if batch.creates_output:
         return ["1 = 0"]
     if batch.nulls:
         return [_add_filter(source_table, f"{source_table.cursor.order} IS NULL") + only]
     (window,) = batch.windows
-    points = [window.after, *batch.splits, window.upto]
+    points = [window.after, *batch.split_points, window.upto]
     made = []
     for lower, upper in pairwise(points):
         assert lower is None or isinstance(lower, RowPosition)

@@ -26,14 +26,14 @@ _CAME = "__tidegauge_came"
 
 class BatchInputs:
     """The inputs of a batch, and the transform over them. Frames that are used several times are computed
-    once if there is a list `keep` for them."""
+    once if there is a list `cached` for them."""
 
     def __init__(
         self,
         flow: DeltaFlow,
         inputs: Mapping[str, ChangedInput],
         session: SparkSession,
-        keep: list[DataFrame] | None,
+        cached: list[DataFrame] | None,
         *,
         guarded: bool = False,
         small: bool = False,
@@ -42,10 +42,10 @@ class BatchInputs:
         self.inputs = inputs
         self.transform = Transform(flow, session)
         self.notes: list[str] = []
-        self._keep = keep
+        self._cached = cached
         self._small, self._session = small, session
         self._made: dict[tuple[str, str], DataFrame] = {}
-        self.sifter = ExpectationFilter(flow, self.now, self.keep, guarded=guarded)
+        self.expectation_filter = ExpectationFilter(flow, self.now, self.cache, guarded=guarded)
         self.compared_whole = False
         """Whether the change comes from all rows that the transform gives, and not only from changed ones."""
 
@@ -58,7 +58,7 @@ class BatchInputs:
     @property
     def afresh(self) -> bool:
         """Whether an input is read as if it were new, so that no changes are known."""
-        return any(self.inputs[part.name].afresh for part in self.flow.moving)
+        return any(self.inputs[part.name].afresh for part in self.flow.incremental)
 
     @property
     def raw(self) -> bool:
@@ -73,7 +73,7 @@ class BatchInputs:
 
     @lazy
     def proven(self) -> bool:
-        """Whether it is proven that each key comes from only one row of the only moving input."""
+        """Whether it is proven that each key comes from only one row of the only incremental input."""
         name, transform = self.only.name, self.flow.transform
         unique = {column.casefold() for column in self.inputs[name].unique}
         if not unique:
@@ -85,10 +85,12 @@ class BatchInputs:
             case Sql(text):
                 known = {part.name: self.now(part.name).columns for part in self.flow.read}
                 for column in self.by:
-                    if (found := find_input_column(text, column, moving=name, columns=known)) is not None:
+                    if (
+                        found := find_input_column(text, column, incremental=name, columns=known)
+                    ) is not None:
                         columns[column] = found
             case Function() if has_plan(self.whole()):
-                columns = find_origins(self.whole(), inputs=self.transform.views.inputs, moving=name)
+                columns = find_origins(self.whole(), inputs=self.transform.views.inputs, incremental=name)
                 columns = {column: columns.get(column.casefold(), "") for column in self.by}
             case Function():
                 pass
@@ -96,14 +98,14 @@ class BatchInputs:
 
     @property
     def only(self) -> DeltaInput:
-        """The only moving input. Raises TransformFailed where several move."""
-        if len(self.flow.moving) != 1:
+        """The only incremental input. Raises TransformFailed where there are several."""
+        if (several := len(self.flow.incremental)) != 1:
             raise TransformFailed(
-                f"{self.flow.name} cannot be evaluated by rows: {len(self.flow.moving)} of its inputs move",
+                f"{self.flow.name} cannot be evaluated by rows: it has {several} incremental inputs",
                 hint="evaluate: keys, or evaluate: whole",
                 place=self.flow.place,
             )
-        return self.flow.moving[0]
+        return self.flow.incremental[0]
 
     def now(self, name: str) -> DataFrame:
         return self._once(name, "now", kept=False)
@@ -119,7 +121,7 @@ class BatchInputs:
 
     def every(self, name: str) -> DataFrame:
         """An input's rows as they are now, and its changed rows as they were before."""
-        if not self.inputs[name].moves or self.inputs[name].grows:
+        if not self.inputs[name].has_changes or self.inputs[name].grows:
             return self.now(name)
         made = self._made.get((name, "every"))
         if made is None:
@@ -145,23 +147,23 @@ class BatchInputs:
             made = self._made["", "whole"] = self.transform.apply(self.frames())
         return made
 
-    def kept(self) -> DataFrame:
+    def without_set_aside(self) -> DataFrame:
         """The whole result without the rows that expectations set aside: what the target has to hold."""
-        return self.sifter.filter(self.whole())
+        return self.expectation_filter.filter(self.whole())
 
     def apply(self, frame: DataFrame) -> DataFrame:
-        """The transform with this frame in place of the only moving input."""
+        """The transform with this frame in place of the only incremental input."""
         return self.transform.apply(self.frames({self.only.name: frame}))
 
-    def keep(self, frame: DataFrame) -> DataFrame:
-        """Hold a frame, so that it is computed once however often it is used."""
-        if self._keep is not None and self._small and (held := hold_few(self._session, frame)) is not None:
+    def cache(self, frame: DataFrame) -> DataFrame:
+        """Cache a frame, so that it is computed once however often it is used."""
+        if self._cached is not None and self._small and (held := hold_few(self._session, frame)) is not None:
             return held
-        if self._keep is not None:
+        if self._cached is not None:
             # Not in Spark's cache, which all sessions share: Delta refuses a MERGE if another flow caches its
             # source meanwhile.
             frame = frame.localCheckpoint(eager=False)
-            self._keep.append(frame)
+            self._cached.append(frame)
         return frame
 
     def _hold_changes(self, name: str, what: str) -> DataFrame:
@@ -171,11 +173,11 @@ class BatchInputs:
 
         moved = self.inputs[name]
         raw = any(part.raw for part in self.flow.inputs if part.name == name)
-        if self._keep is None or moved.afresh or moved.grows or not moved.moves or moved.held or raw:
+        if self._cached is None or moved.afresh or moved.grows or not moved.has_changes or moved.held or raw:
             return self._once(name, what, kept=False)
         if (name, "both") not in self._made:
             came = moved.came().withColumn(_CAME, F.lit(True))
-            both = self.keep(came.unionByName(moved.gone().withColumn(_CAME, F.lit(False))))
+            both = self.cache(came.unionByName(moved.gone().withColumn(_CAME, F.lit(False))))
             self._made[name, "both"] = both
             self._made[name, "came"] = both.where(_CAME).drop(_CAME)
             self._made[name, "gone"] = both.where(f"NOT {_CAME}").drop(_CAME)
@@ -185,7 +187,7 @@ class BatchInputs:
         made = self._made.get((name, what))
         if made is None:
             frame: DataFrame = getattr(self.inputs[name], what)()
-            made = self._made[name, what] = self.keep(frame) if kept else frame
+            made = self._made[name, what] = self.cache(frame) if kept else frame
         return made
 
 
@@ -238,8 +240,8 @@ def _reasons_against(batch: BatchInputs, whole: DataFrame, *, stable: bool) -> d
     flow = batch.flow
     looks_at_inputs = stable and any(
         show_plan(batch.transform.apply(batch.frames({part.name: batch.came(part.name)}))) != show_plan(whole)
-        for part in flow.moving
-        if batch.inputs[part.name].moves
+        for part in flow.incremental
+        if batch.inputs[part.name].has_changes
     )
     if looks_at_inputs:
         return dict.fromkeys(
@@ -248,10 +250,10 @@ def _reasons_against(batch: BatchInputs, whole: DataFrame, *, stable: bool) -> d
     proof = prove(
         whole,
         inputs=batch.transform.views.inputs,
-        moving=[part.name for part in flow.moving],
+        incremental=[part.name for part in flow.incremental],
         by=batch.by,
     )
-    return {Evaluate.ROWS: proof.rows, Evaluate.KEYS: proof.keys}
+    return {Evaluate.ROWS: proof.against_rows, Evaluate.KEYS: proof.against_keys}
 
 
 def _choose_other(batch: BatchInputs, choice: Evaluate, why: str, *, by_keys: bool) -> Evaluate:

@@ -1,4 +1,4 @@
-"""Rewrites a row-wise transform so that it also returns given columns of its moving input. No Spark."""
+"""Rewrites a row-wise transform so that it also returns given columns of its incremental input. No Spark."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tidegauge.transform.row_wise import check_row_wise
 from tidegauge.transform.scope import output_name
 
 
-def carry_columns(text: str, *, moving: str, columns: Sequence[str]) -> str | None:
-    """The query with `columns` of the moving input added under their names; None if that cannot be done. A
-    `SELECT *` returns them already."""
+def carry_columns(text: str, *, incremental: str, columns: Sequence[str]) -> str | None:
+    """The query with `columns` of the incremental input added under their names; None if that cannot be done.
+    A `SELECT *` returns them already."""
     try:
         query = inline_ctes(parse(text))
-        check_row_wise(query, [moving])
+        check_row_wise(query, [incremental])
     except (NotIncremental, TransformFailed):
         return None
-    if query.meta.get(RECURSIVE) or not _carry(query, moving, columns):
+    if query.meta.get(RECURSIVE) or not _carry(query, incremental, columns):
         return None
     return query.sql(DIALECT)
 
 
-def _carry(query: exp.Expr, moving: str, columns: Sequence[str]) -> bool:
+def _carry(query: exp.Expr, incremental: str, columns: Sequence[str]) -> bool:
     while isinstance(query, exp.Subquery):
         query = query.this
     assert isinstance(query, exp.Select)
-    alias = _find_alias(query, moving, columns)
+    alias = _find_alias(query, incremental, columns)
     if alias is None:
         return False
     asked = {column.lower() for column in columns}
@@ -46,11 +46,11 @@ def _carry(query: exp.Expr, moving: str, columns: Sequence[str]) -> bool:
     return True
 
 
-def _find_alias(query: exp.Select, moving: str, columns: Sequence[str]) -> str | None:
-    """The name in FROM under which the moving input can be read, with the columns; None if there is none."""
+def _find_alias(query: exp.Select, incremental: str, columns: Sequence[str]) -> str | None:
+    """The name in FROM under which the incremental input can be read, with the columns; None: by no name."""
     relations = [query.args["from_"].this, *(join.this for join in query.args.get("joins") or ())]
-    source = next((each for each in relations if count_reads(each, moving)), None)
-    if source is None or (isinstance(source, exp.Subquery) and not _carry(source, moving, columns)):
+    source = next((each for each in relations if count_reads(each, incremental)), None)
+    if source is None or (isinstance(source, exp.Subquery) and not _carry(source, incremental, columns)):
         return None
     if (named := source.args.get("alias")) and named.args.get("columns"):
         return None

@@ -85,7 +85,7 @@ class RowChecks:
         if HERE in frame.columns:
             marked, wrong = self.mark(frame), F.col(HERE) & (F.col(FAILED) != 0)
             return marked.where(
-                F.when(wrong, F.raise_error(F.lit(text))).otherwise(self.kept() & passed)
+                F.when(wrong, F.raise_error(F.lit(text))).otherwise(self.is_written() & passed)
             ).drop(FAILED)
         # The error does not say which check failed, so one condition over all of them is enough.
         joined, wrongs = self._look(frame)
@@ -95,15 +95,15 @@ class RowChecks:
         checked = joined.where(F.when(wrong, F.raise_error(F.lit(text))).otherwise(passed))
         return checked.select(*(F.col(quote(name)) for name in frame.columns))
 
-    def mask(self, *actions: str) -> int:
+    def bits_of(self, *actions: str) -> int:
         """The bits of all checks with one of these actions."""
         return sum(1 << at for at, one in enumerate(self.expectations) if one.action in actions)
 
-    def kept(self) -> Column:
+    def is_written(self) -> Column:
         """Whether a marked row is written."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        aside = self.mask("quarantine", "drop")
+        aside = self.bits_of("quarantine", "drop")
         return F.coalesce(F.col(FAILED).bitwiseAND(F.lit(aside).cast("bigint")) == 0, F.lit(True))
 
     def reasons(self) -> Column:

@@ -61,16 +61,16 @@ def _find_best(flow: DeltaFlow, columns: Columns | None) -> Evaluation:
 
 
 def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Evaluation:
-    moving = [part.name for part in flow.moving]
+    incremental = [part.name for part in flow.incremental]
     transform = flow.transform
     if transform is None:
         return Evaluation(Evaluate.ROWS, "rows as they are")
     if isinstance(transform, Function):
         if flow.evaluate is not Evaluate.AUTO:
             return Evaluation(flow.evaluate, "the flow says so of a Python function")
-        if len(moving) > 1:
+        if len(incremental) > 1:
             return Evaluation(
-                Evaluate.KEYS, f"a Python function of {len(moving)} incremental inputs, {_UNLESS}"
+                Evaluate.KEYS, f"a Python function of {len(incremental)} incremental inputs, {_UNLESS}"
             )
         return Evaluation(Evaluate.ROWS, f"a Python function of one incremental input, {_UNLESS}")
     output = flow.output
@@ -79,7 +79,7 @@ def _read_transform(flow: DeltaFlow, columns: Columns | None) -> Evaluation:
     return read_sql(
         transform.text,
         inputs=[part.name for part in flow.read],
-        moving=moving,
+        incremental=incremental,
         by=by,
         place=transform.file,
         columns=columns,

@@ -50,10 +50,10 @@ def unite(found: Sequence[exp.Select]) -> exp.Query:
     return query
 
 
-def rename_inputs(node: exp.Expr, moving: Collection[str], changed: str | None, alias: str) -> exp.Expr:
-    """A copy of a relation, under an alias, that reads views instead of moving inputs: the changed rows of
-    the input `changed`, and all rows of the others, before and after."""
-    known = {name.lower(): name for name in moving}
+def rename_inputs(node: exp.Expr, incremental: Collection[str], changed: str | None, alias: str) -> exp.Expr:
+    """A copy of a relation, under an alias, that reads views instead of incremental inputs: the changed rows
+    of the input `changed`, and all rows of the others, before and after."""
+    known = {name.lower(): name for name in incremental}
     holder = exp.Paren(this=node.copy())
     for table in list(holder.find_all(exp.Table)):
         name = known.get(table.name.lower()) if isinstance(table.this, exp.Identifier) else None

@@ -65,19 +65,20 @@ def evaluate_change(
     target: Callable[[], DataFrame] | None,
     choice: Evaluate,
     *,
-    keep: list[DataFrame] | None = None,
+    cached: list[DataFrame] | None = None,
     guarded: bool = False,
     small: bool = False,
 ) -> DeltaChange:
     """Compute what a batch changes in its target. `target` is None where the target does not exist yet.
 
     `choice` comes from `choose_evaluation` and is never `auto`. The session is the flow's own: views are
-    created in it. Frames that are used several times are held in memory and added to `keep`, for the caller
-    to release after the commit; without a list they are computed each time. `small` says that all input is
-    small, so frames that are held are computed at once. `guarded`: see `DeltaChange`. Raises TransformFailed
-    for errors that the user has to fix, and Spark's own errors where a job fails that had to run already.
+    created in it. Frames that are used several times are cached in memory and added to `cached`, for the
+    caller to release after the commit; without a list they are computed each time. `small` says that all
+    input is small, so frames that are cached are computed at once. `guarded`: see `DeltaChange`. Raises
+    TransformFailed for errors that the user has to fix, and Spark's own errors where a job fails that had to
+    run already.
     """
-    batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
+    batch = BatchInputs(flow, inputs, session, cached, guarded=guarded, small=small)
     with explain_analysis(flow):
         change = add_checks(batch, _change(batch, target, check_choice(batch, choice)), target)
         return replace(change, whole=batch.compared_whole)
@@ -96,18 +97,23 @@ def add_checks(
         def again(rows: DataFrame) -> tuple[CheckCount, ...]:
             return count_repeated(flow, rows, None if target is None else target(), change.touched)
 
-    judge = partial(batch.sifter.judge, whole=batch.compared_whole)
-    return replace(change, judge=judge, guarded=batch.sifter.guarded, count_repeated=again)
+    judge = partial(batch.expectation_filter.judge, whole=batch.compared_whole)
+    return replace(change, judge=judge, guarded=batch.expectation_filter.guarded, count_repeated=again)
 
 
 def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DeltaChange:
     match batch.flow.output.mode:
         case Mode.OVERWRITE:
             batch.compared_whole = True
-            return DeltaChange(batch.sifter.sift(drop_deletes(batch.whole())), notes=tuple(batch.notes))
+            return DeltaChange(
+                batch.expectation_filter.filter_and_count(drop_deletes(batch.whole())),
+                notes=tuple(batch.notes),
+            )
         case Mode.APPEND:
             rows, refused = find_appended(batch, choice)
-            return DeltaChange(batch.sifter.sift(rows), refused=refused, notes=tuple(batch.notes))
+            return DeltaChange(
+                batch.expectation_filter.filter_and_count(rows), refused=refused, notes=tuple(batch.notes)
+            )
         case Mode.REPLACE_PARTITIONS:
             rows, touched = _replace_partitions(batch, target, choice)
             return DeltaChange(rows, touched=touched, notes=tuple(batch.notes))
@@ -116,7 +122,9 @@ def _change(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: 
             changed = DeltaChange(rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP), notes=tuple(batch.notes))
             if choice is not Evaluate.ROWS or batch.raw or batch.afresh or batch.proven:
                 return changed
-            return replace(changed, again=lambda keys: _find_again(batch, keys), unsure=batch.pinned)
+            return replace(
+                changed, recompute_keys=lambda keys: _find_again(batch, keys), recompute_all_keys=batch.pinned
+            )
         case Mode.SCD2:
             return DeltaChange(_make_events(batch, target, choice), notes=tuple(batch.notes))
 
@@ -131,14 +139,16 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
     if choice is Evaluate.ROWS:
         name, moved = batch.only.name, batch.inputs[batch.only.name]
         if moved.grows:
-            return add_change_type(batch.sifter.sift(batch.apply(batch.came(name))), otherwise=INSERT)
+            return add_change_type(
+                batch.expectation_filter.filter_and_count(batch.apply(batch.came(name))), otherwise=INSERT
+            )
         if batch.flow.transform is None:
             both = moved.sides(HERE)
             batch.transform.check(both.drop(HERE))
         else:
             came, gone = batch.apply(batch.came(name)), batch.apply(batch.gone(name))
             both = came.withColumn(HERE, F.lit(True)).unionByName(gone.withColumn(HERE, F.lit(False)))
-        both = batch.sifter.sift(both)
+        both = batch.expectation_filter.filter_and_count(both)
         # The target's row may come from an earlier version of a pinned table, and differ: so a row is written
         # even if both sides of its change give the same now.
         changed = diff_by_sides(both, by, same=batch.pinned)
@@ -151,13 +161,15 @@ def _merge(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: E
 
 def _recompute_keys(batch: BatchInputs, keys: DataFrame) -> DataFrame:
     """The rows that the whole result has under these keys, and a delete of each key that it does not have."""
-    rows = batch.sifter.sift(filter_by_keys(batch.whole(), keys, batch.by, how="left_semi"))
+    rows = batch.expectation_filter.filter_and_count(
+        filter_by_keys(batch.whole(), keys, batch.by, how="left_semi")
+    )
     return _with_deletes(batch, rows, keys)
 
 
 def _find_again(batch: BatchInputs, keys: DataFrame) -> DataFrame:
     """As `_recompute_keys`, for keys whose rows the expectations have already counted."""
-    rows = batch.sifter.filter(filter_by_keys(batch.whole(), keys, batch.by, how="left_semi"))
+    rows = batch.expectation_filter.filter(filter_by_keys(batch.whole(), keys, batch.by, how="left_semi"))
     return _with_deletes(batch, rows, keys)
 
 
@@ -168,7 +180,7 @@ def _with_deletes(batch: BatchInputs, rows: DataFrame, keys: DataFrame) -> DataF
 
 def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -> DataFrame:
     """What differs between the whole result and the target."""
-    whole = batch.sifter.sift(batch.whole())
+    whole = batch.expectation_filter.filter_and_count(batch.whole())
     batch.compared_whole = True
     if target is None:
         return add_change_type(whole)
@@ -183,7 +195,7 @@ def _compare_whole(batch: BatchInputs, target: Callable[[], DataFrame] | None) -
 def _make_events(batch: BatchInputs, target: Callable[[], DataFrame] | None, choice: Evaluate) -> DataFrame:
     """Events for a history, dated by their own versions where rows are followed, else by the batch's end."""
     if batch.raw:
-        rows = add_change_type(batch.sifter.sift(_drop_preimages(batch.whole())))
+        rows = add_change_type(batch.expectation_filter.filter_and_count(_drop_preimages(batch.whole())))
         if {COMMIT_VERSION, COMMIT_TIMESTAMP} <= set(rows.columns):
             return rows
         return stamp_with_end(batch, rows.drop(COMMIT_VERSION, COMMIT_TIMESTAMP))
@@ -201,7 +213,7 @@ def _keep_last(batch: BatchInputs) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = add_change_type(batch.sifter.sift(_drop_preimages(batch.whole())))
+    rows = add_change_type(batch.expectation_filter.filter_and_count(_drop_preimages(batch.whole())))
     if COMMIT_VERSION not in rows.columns:
         return rows
     goes = F.col(CHANGE_TYPE) == DELETE
@@ -239,7 +251,7 @@ def find_appended(batch: BatchInputs, choice: Evaluate) -> tuple[DataFrame, Data
         feed = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
         rows = batch.apply(select_kinds(events, AFTER).drop(*feed))
         gone = batch.apply(select_kinds(events, (DELETE,)).drop(*feed))
-        refused.append(drop_deletes(batch.sifter.filter(gone)))
+        refused.append(drop_deletes(batch.expectation_filter.filter(gone)))
     if CHANGE_TYPE in rows.columns:
         refused.append(rows.where(F.col(CHANGE_TYPE) == DELETE))
     if batch.flow.output.on_delete is OnDelete.IGNORE or not refused:
@@ -256,20 +268,20 @@ def _replace_partitions(
     """All rows of the partitions that change, and the values of these partitions."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    by, sift = batch.by, batch.sifter.sift
+    by, sift = batch.by, batch.expectation_filter.filter_and_count
     every = drop_deletes(_drop_preimages(batch.whole()))
     touched = None
     if not (batch.raw or batch.afresh or choice is Evaluate.WHOLE):
         touched = find_touched_keys(batch, by=by, choice=choice)
     elif batch.raw:
-        touched = batch.keep(batch.whole().select(*(F.col(quote(name)) for name in by)).distinct())
+        touched = batch.cache(batch.whole().select(*(F.col(quote(name)) for name in by)).distinct())
         return sift(every), touched
     if touched is None:
         batch.compared_whole = True
         every = sift(every)  # rows of unchanged partitions too, because the expectations may be new
         if target is None:
             return every, every.select(*(F.col(quote(name)) for name in by)).distinct()
-        touched = batch.keep(find_changed_partitions(every, target(), by))
+        touched = batch.cache(find_changed_partitions(every, target(), by))
         return filter_by_keys(every, touched, by, how="left_semi"), touched
     return sift(filter_by_keys(every, touched, by, how="left_semi")), touched
 

@@ -23,13 +23,13 @@ from tidegauge.transform.clause import NotIncremental, OutputColumnMissing, quot
 from tidegauge.transform.compose import Want, label
 from tidegauge.transform.joined import SelectDecomposition
 from tidegauge.transform.parse import RECURSIVE
-from tidegauge.transform.row_wise import moving_tables
+from tidegauge.transform.row_wise import incremental_tables
 from tidegauge.transform.scope import Columns, output_names
 
 
 @dataclass(frozen=True)
 class TouchedKeysFinder:
-    moving: Collection[str]
+    incremental: Collection[str]
     columns: Columns
 
     def find(
@@ -46,7 +46,7 @@ class TouchedKeysFinder:
             return self._find_in_union(query, want, changed, top)
         if not isinstance(query, exp.Select):
             raise NotIncremental(query.key.upper())
-        if changed is not None and not moving_tables(query, [changed]):
+        if changed is not None and not incremental_tables(query, [changed]):
             return []
         joined = SelectDecomposition(self, query, want)
         if top and query.args.get("distinct"):

@@ -1,4 +1,4 @@
-"""Finds which result columns of a transform are unchanged columns of its moving input. No Spark."""
+"""Finds which result columns of a transform are unchanged columns of its incremental input. No Spark."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tidegauge.transform.parse import RECURSIVE, inline_ctes, parse
 from tidegauge.transform.scope import Columns, Scope
 
 
-def find_input_column(text: str, name: str, *, moving: str, columns: Columns) -> str | None:
+def find_input_column(text: str, name: str, *, incremental: str, columns: Columns) -> str | None:
     """The input column that the SQL returns unchanged as `name`; None where that is not certain."""
     try:
         query = inline_ctes(parse(text))
-        return None if query.meta.get(RECURSIVE) else _find_in(query, name, moving, columns)
+        return None if query.meta.get(RECURSIVE) else _find_in(query, name, incremental, columns)
     except (NotIncremental, OutputColumnMissing, TransformFailed):
         return None
 
 
-def _find_in(query: exp.Expr, name: str, moving: str, columns: Columns) -> str | None:
+def _find_in(query: exp.Expr, name: str, incremental: str, columns: Columns) -> str | None:
     while isinstance(query, exp.Subquery):
         query = query.this
     if not isinstance(query, exp.Select):
@@ -30,5 +30,5 @@ def _find_in(query: exp.Expr, name: str, moving: str, columns: Columns) -> str |
         return None
     part = scope.part(found.parts[0].name.lower())
     if isinstance(part.node, exp.Subquery):
-        return _find_in(part.node, found.name, moving, columns)
-    return found.name if part.node.name.lower() == moving.lower() else None
+        return _find_in(part.node, found.name, incremental, columns)
+    return found.name if part.node.name.lower() == incremental.lower() else None

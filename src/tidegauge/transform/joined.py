@@ -18,7 +18,7 @@ from tidegauge.transform.compose import Want, attach, label, rename_inputs, sele
 from tidegauge.transform.core import JoinCore
 from tidegauge.transform.row_wise import (
     check_row_wise,
-    moving_tables,
+    incremental_tables,
     refuse_beyond_rows,
     refuse_hidden_total,
 )
@@ -39,7 +39,7 @@ class SelectDecomposition:
 
     def __init__(self, finder: TouchedKeysFinder, select: exp.Select, want: Sequence[Want]) -> None:
         self.finder = finder
-        refuse_beyond_rows(select, finder.moving)
+        refuse_beyond_rows(select, finder.incremental)
         refuse_other_clauses(select, *_SELECT, "cluster", "distribute")
         if distinct := select.args.get("distinct"):
             refuse_other_clauses(distinct)
@@ -80,7 +80,7 @@ class SelectDecomposition:
     def _refuse_self_join(self) -> None:
         seen: set[str] = set()
         for part in self.scope.parts:
-            names = set(moving_tables(part.node, self.finder.moving))
+            names = set(incremental_tables(part.node, self.finder.incremental))
             if again := sorted(seen & names):
                 raise NotIncremental(f"self-join of {again[0]}")
             seen |= names
@@ -156,7 +156,7 @@ class SelectDecomposition:
 
     def _is_pinned(self, alias: str) -> bool:
         parts = self.core.parts if alias == self.core.name else [self.part(alias)]
-        return not any(moving_tables(part.node, self.finder.moving) for part in parts)
+        return not any(incremental_tables(part.node, self.finder.incremental) for part in parts)
 
     def _find_usable(self, part: Part) -> list[exp.Expr]:
         """The join conditions of a key part that may stay. They read no part that an outer join can leave
@@ -191,7 +191,9 @@ class SelectDecomposition:
         before and after."""
         if changed is None:
             return [self._query(None, None)]
-        target = next(part for part in [*self.core.parts, *self.later] if moving_tables(part.node, [changed]))
+        target = next(
+            part for part in [*self.core.parts, *self.later] if incremental_tables(part.node, [changed])
+        )
         if target.alias in self.core.aliases and not self.core.alone:
             keys = self.core.keys_of(target)
             query = select_keys(keys, self.want)
@@ -270,11 +272,11 @@ class SelectDecomposition:
 
     def _is_exact(self, part: Part) -> bool:
         """Whether the part, over all rows of its input before and after, gives exactly its own rows before
-        and after: a table, a row-wise subquery, or one without moving inputs."""
-        if isinstance(part.node, exp.Table) or not moving_tables(part.node, self.finder.moving):
+        and after: a table, a row-wise subquery, or one without incremental inputs."""
+        if isinstance(part.node, exp.Table) or not incremental_tables(part.node, self.finder.incremental):
             return True
         try:
-            check_row_wise(part.node.this, self.finder.moving)
+            check_row_wise(part.node.this, self.finder.incremental)
         except NotIncremental:
             return False
         return True
@@ -299,7 +301,7 @@ class SelectDecomposition:
         """The part under its alias, with at least the columns that `used` reads: its changed rows, or all
         rows before and after. Raises NotIncremental where these must be `exact` and cannot be."""
         if self._is_exact(part):
-            return rename_inputs(part.node, self.finder.moving, changed, part.alias)
+            return rename_inputs(part.node, self.finder.incremental, changed, part.alias)
         if exact:
             raise NotIncremental(f"the subquery {part.alias} in an outer join that others build on")
         names = self.scope.columns_read(part.alias, used)

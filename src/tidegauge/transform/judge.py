@@ -39,17 +39,17 @@ class ExpectationFilter:
         self,
         flow: DeltaFlow,
         look_up: Callable[[str], DataFrame],
-        keep: Callable[[DataFrame], DataFrame],
+        cache: Callable[[DataFrame], DataFrame],
         *,
         guarded: bool = False,
     ) -> None:
         self._flow = flow
         self._checks = RowChecks(flow, look_up)
-        self._keep = keep
+        self._cache = cache
         self._seen: list[DataFrame] = []
         self.guarded = guarded and bool(flow.expect)
 
-    def sift(self, rows: DataFrame) -> DataFrame:
+    def filter_and_count(self, rows: DataFrame) -> DataFrame:
         """Of rows that a batch is about to write, those that are not set aside; all count for the verdict.
 
         Where rows have the column `HERE`, only those where it is true count; the others are from before.
@@ -58,16 +58,16 @@ class ExpectationFilter:
             return rows
         if self.guarded:
             return self._checks.guard(rows, GUARD)
-        marked = self._keep(self._checks.mark(rows))
+        marked = self._cache(self._checks.mark(rows))
         here = marked.where(HERE).drop(HERE) if HERE in rows.columns else marked
         self._seen.append(here.where(f"{FAILED} IS NOT NULL"))
-        return marked.where(self._checks.kept()).drop(FAILED)
+        return marked.where(self._checks.is_written()).drop(FAILED)
 
     def filter(self, rows: DataFrame) -> DataFrame:
         """Of any rows that the transform gives, those that are not set aside; none count for the verdict."""
-        if not self._checks.mask("quarantine", "drop"):
+        if not self._checks.bits_of("quarantine", "drop"):
             return rows
-        return self._checks.mark(rows).where(self._checks.kept()).drop(FAILED)
+        return self._checks.mark(rows).where(self._checks.is_written()).drop(FAILED)
 
     def judge(self, *, whole: bool) -> Verdict | None:
         """The verdict over the batch's rows; None where none were checked. `whole`: they are all rows that
@@ -103,11 +103,11 @@ def judge(flow: DeltaFlow, checks: RowChecks, rows: DataFrame, *, whole: bool) -
     """The verdict over marked rows. Raises ExpectationFailed for a batch that must not be written."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    aside, dropped = any_of(checks.mask("quarantine")), any_of(checks.mask("drop"))
+    aside, dropped = any_of(checks.bits_of("quarantine")), any_of(checks.bits_of("drop"))
     shown = F.substring(_to_json_text(rows), 1, _SHOWN)
     asked = [
         F.count(F.lit(1)).alias("rows"),
-        F.count_if(checks.kept()).alias("kept"),
+        F.count_if(checks.is_written()).alias("kept"),
         F.count_if(aside).alias("aside"),
         F.count_if(dropped & ~aside).alias("dropped"),
     ]
@@ -206,7 +206,7 @@ def _is_stale(rows: DataFrame, checks: RowChecks, one: Expectation) -> Column:
 
     assert isinstance(one.rule, Fresh)
     seconds = one.rule.within.total_seconds()
-    newest = F.max(F.when(checks.kept(), value_of(rows, one, one.rule.column).cast("timestamp")))
+    newest = F.max(F.when(checks.is_written(), value_of(rows, one, one.rule.column).cast("timestamp")))
     return newest < F.current_timestamp() - F.make_dt_interval(secs=F.lit(seconds))
 
 

@@ -22,11 +22,11 @@ def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate
     """The values of `by` that any change touches, before or after, each once; None if they cannot be
     found."""
     flow = batch.flow
-    moved = [part.name for part in flow.moving if batch.inputs[part.name].moves]
+    moved = [part.name for part in flow.incremental if batch.inputs[part.name].has_changes]
     frames: list[DataFrame] = []
     for name in moved:
         grows = batch.inputs[name].grows
-        changed = batch.keep(batch.came(name)) if grows else batch.came(name).unionByName(batch.gone(name))
+        changed = batch.cache(batch.came(name)) if grows else batch.came(name).unionByName(batch.gone(name))
         if choice is Evaluate.ROWS and (len(flow.read) == 1 or not isinstance(flow.transform, Sql)):
             frames.append(batch.apply(changed))
         elif isinstance(flow.transform, Sql):
@@ -39,7 +39,7 @@ def find_touched_keys(batch: BatchInputs, *, by: Sequence[str], choice: Evaluate
     keys = [_cast_keys(batch, frame, by) for frame in frames]
     if not keys:
         keys = [_cast_keys(batch, batch.whole(), by).limit(0)]
-    return batch.keep(reduce(lambda one, other: one.unionByName(other), keys).distinct())
+    return batch.cache(reduce(lambda one, other: one.unionByName(other), keys).distinct())
 
 
 def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
@@ -61,11 +61,13 @@ def find_lost_keys(batch: BatchInputs, seen: DataFrame) -> DataFrame | None:
             keys = batch.gone(name)
     if keys is None:
         return None
-    left = batch.keep(filter_by_keys(_cast_keys(batch, keys, by).distinct(), seen, by, how="left_anti"))
+    left = batch.cache(filter_by_keys(_cast_keys(batch, keys, by).distinct(), seen, by, how="left_anti"))
     if left.isEmpty():
         return None
     # Another row may still give the key: only the whole result shows it.
-    return filter_by_keys(left, filter_by_keys(batch.kept(), left, by, how="left_semi"), by, how="left_anti")
+    return filter_by_keys(
+        left, filter_by_keys(batch.without_set_aside(), left, by, how="left_semi"), by, how="left_anti"
+    )
 
 
 def _query_keys(
@@ -82,7 +84,7 @@ def _query_keys(
         text = find_touched(
             transform.text,
             inputs=[part.name for part in flow.read],
-            moving=[part.name for part in flow.moving],
+            incremental=[part.name for part in flow.incremental],
             by=by,
             changed=name,
             columns={part.name: _columns(batch.now(part.name)) for part in flow.read},
@@ -121,7 +123,7 @@ def _keys_of_deleted_rows(batch: BatchInputs, name: str) -> DataFrame | None:
 
     if not has_plan(batch.whole()):
         return None
-    columns = find_origins(batch.whole(), inputs=batch.transform.views.inputs, moving=name)
+    columns = find_origins(batch.whole(), inputs=batch.transform.views.inputs, incremental=name)
     if not all(column.casefold() in columns for column in batch.by):
         return None
     return batch.gone(name).select(

@@ -32,9 +32,9 @@ _BY_ROWS = {"MapInPandas", "MapInArrow", "PythonMapInArrow"}
 
 @dataclass(frozen=True)
 class Proof:
-    rows: str | None
+    against_rows: str | None
     """Why the transform is not proven to go row by row; None: it does."""
-    keys: str | None
+    against_keys: str | None
     """Why it is not proven that a change only touches the keys that the transform gives over the changed
     rows; None: it is."""
 
@@ -43,8 +43,8 @@ class Proof:
 class _Part:
     """What is known of a node of the plan with all below it."""
 
-    moving: frozenset[str] = frozenset()
-    """Names of the moving inputs below it."""
+    incremental: frozenset[str] = frozenset()
+    """Names of the incremental inputs below it."""
     hidden: frozenset[int] = frozenset()
     """Ids of columns whose value over changed rows alone may differ from the one over all rows."""
     equal: frozenset[frozenset[int]] = frozenset()
@@ -55,11 +55,11 @@ class _Part:
 
 
 def prove(
-    frame: DataFrame, *, inputs: Mapping[str, str], moving: Collection[str], by: Sequence[str]
+    frame: DataFrame, *, inputs: Mapping[str, str], incremental: Collection[str], by: Sequence[str]
 ) -> Proof:
     """Prove what can be proven about a transform's frame. `inputs` has for each view the name of its input;
     `by` are the key columns."""
-    reader = _Reader(inputs, moving)
+    reader = _Reader(inputs, incremental)
     plan = analyzed_plan(frame)
     part = reader.part(plan)
     wanted = {name.casefold() for name in by}
@@ -73,15 +73,15 @@ def prove(
 
 
 class _Reader:
-    def __init__(self, inputs: Mapping[str, str], moving: Collection[str]) -> None:
-        self._inputs, self._moving = inputs, moving
+    def __init__(self, inputs: Mapping[str, str], incremental: Collection[str]) -> None:
+        self._inputs, self._incremental = inputs, incremental
         self._shared: dict[int, tuple[Any, _Part]] = {}
 
     def part(self, plan: Any) -> _Part:
         name = plan.nodeName()
         if name == "SubqueryAlias" and plan.alias() in self._inputs:
             input_ = self._inputs[plan.alias()]
-            return _Part(frozenset({input_}) if input_ in self._moving else frozenset())
+            return _Part(frozenset({input_}) if input_ in self._incremental else frozenset())
         if name == "WithCTE":
             for one in each(plan.cteDefs()):
                 self._shared[one.id()] = (one, self.part(one))
@@ -91,13 +91,13 @@ class _Reader:
             return replace(part, hidden=_map_hidden(part, one, plan), equal=frozenset())
         below = [self.part(child) for child in each(plan.children())]
         part = self._read_node(name, plan, below)
-        if any(self.part(query).moving for query in each(plan.subqueries())):
+        if any(self.part(query).incremental for query in each(plan.subqueries())):
             return _add_reason(part, "it has a subquery", both=True)
-        return part if part.moving else _Part()
+        return part if part.incremental else _Part()
 
     def _read_node(self, name: str, plan: Any, below: list[_Part]) -> _Part:
         """What is known of a node, given what is known of the nodes below it."""
-        if not any(part.moving for part in below):
+        if not any(part.incremental for part in below):
             return _Part()
         if name == "Join":
             return _read_join(plan, *below)
@@ -105,7 +105,7 @@ class _Reader:
             return _read_union(plan, below)
         if len(below) == 1 and (found := _read_single_child(name, plan, below[0])) is not None:
             return found
-        merged = frozenset().union(*(part.moving for part in below))
+        merged = frozenset().union(*(part.incremental for part in below))
         return _add_reason(_Part(merged), f"it has a {_to_words(name)}", both=True)
 
 
@@ -145,23 +145,23 @@ def _read_row_choice(expression: Any, part: _Part, does: str) -> _Part:
 def _read_join(plan: Any, left: _Part, right: _Part) -> _Part:
     kind = plan.joinType().toString()
     part = _Part(
-        left.moving | right.moving,
+        left.incremental | right.incremental,
         left.hidden | right.hidden,
         rows=left.rows or right.rows,
         keys=left.keys or right.keys,
     )
-    if again := left.moving & right.moving:
+    if again := left.incremental & right.incremental:
         return _add_reason(part, f"it joins {min(again)} with itself", both=True)
-    if left.moving and right.moving:
+    if left.incremental and right.incremental:
         part = _add_reason(part, "it joins several inputs that change", rows=True)
     conditions = list(each(plan.condition().toList()))
     if not all(_is_known(condition, part) for condition in conditions):
         part = _add_reason(part, "it joins by a column that a join or an aggregate gives")
-    if left.moving and kind in ("RightOuter", "FullOuter"):
+    if left.incremental and kind in ("RightOuter", "FullOuter"):
         part = _hide_filled(part, plan.left())
-    if right.moving and kind in ("LeftOuter", "FullOuter"):
+    if right.incremental and kind in ("LeftOuter", "FullOuter"):
         part = _hide_filled(part, plan.right())
-    return _apply_join_kind(kind, part, conditions, right_moves=bool(right.moving))
+    return _apply_join_kind(kind, part, conditions, right_changes=bool(right.incremental))
 
 
 def _hide_filled(part: _Part, side: Any) -> _Part:
@@ -172,15 +172,15 @@ def _hide_filled(part: _Part, side: Any) -> _Part:
     return replace(found, hidden=found.hidden | ids_of(side.output()))
 
 
-def _apply_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_moves: bool) -> _Part:
+def _apply_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_changes: bool) -> _Part:
     match kind:
         case "Inner" | "Cross" | "LeftOuter" | "RightOuter":
             return part
         case "FullOuter":
             return replace(part, equal=frozenset(_find_equal(conditions)))
-        case "LeftSemi" if right_moves:
+        case "LeftSemi" if right_changes:
             return _add_reason(part, "it has a semi join with what changes", rows=True)
-        case "LeftAnti" if right_moves:
+        case "LeftAnti" if right_changes:
             return _add_reason(part, "it has an anti join with what changes", both=True)
         case "LeftSemi" | "LeftAnti":
             return part
@@ -190,7 +190,7 @@ def _apply_join_kind(kind: str, part: _Part, conditions: list[Any], *, right_mov
 
 def _read_union(plan: Any, below: list[_Part]) -> _Part:
     part = _Part(
-        frozenset().union(*(one.moving for one in below)),
+        frozenset().union(*(one.incremental for one in below)),
         rows=next((one.rows for one in below if one.rows), None),
         keys=next((one.keys for one in below if one.keys), None),
     )

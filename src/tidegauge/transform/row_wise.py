@@ -29,28 +29,28 @@ _SELECT = (
 )
 
 
-def check_row_wise(query: exp.Expr, moving: Collection[str]) -> None:
-    """Raises NotIncremental unless the query reads exactly one table of `moving`, once, and row by row.
+def check_row_wise(query: exp.Expr, incremental: Collection[str]) -> None:
+    """Raises NotIncremental unless the query reads exactly one table of `incremental`, once, and row by row.
 
     Its other tables do not change, so any query over them may be joined or used in an expression.
     """
     if query.meta.get(RECURSIVE):
         raise NotIncremental("a CTE that is recursive, or names its columns")
-    if (twice := _read_twice(query, moving)) is not None:
+    if (twice := _read_twice(query, incremental)) is not None:
         raise NotIncremental(twice)
-    _check(query, moving)
+    _check(query, incremental)
 
 
-def _read_twice(query: exp.Expr, moving: Collection[str]) -> str | None:
-    found = moving_tables(query, moving)
+def _read_twice(query: exp.Expr, incremental: Collection[str]) -> str | None:
+    found = incremental_tables(query, incremental)
     if len(set(found)) > 1:
-        return f"reads {len(set(found))} moving inputs"
+        return f"reads {len(set(found))} incremental inputs"
     return f"reads {found[0]} {len(found)} times" if len(found) > 1 else None
 
 
-def moving_tables(node: exp.Expr, moving: Collection[str]) -> list[str]:
-    """The moving inputs that the node reads, once for each time that it reads them."""
-    names = {name.lower(): name for name in moving}
+def incremental_tables(node: exp.Expr, incremental: Collection[str]) -> list[str]:
+    """The incremental inputs that the node reads, once for each time that it reads them."""
+    names = {name.lower(): name for name in incremental}
     return [
         names[table.name.lower()]
         for table in node.find_all(exp.Table)
@@ -58,10 +58,10 @@ def moving_tables(node: exp.Expr, moving: Collection[str]) -> list[str]:
     ]
 
 
-def _subquery_over(node: exp.Expr, moving: Collection[str]) -> str | None:
-    """A moving input that a subquery inside an expression reads."""
+def _subquery_over(node: exp.Expr, incremental: Collection[str]) -> str | None:
+    """A incremental input that a subquery inside an expression reads."""
     for each in walk_own_nodes(node):
-        if isinstance(each, exp.Query) and (found := moving_tables(each, moving)):
+        if isinstance(each, exp.Query) and (found := incremental_tables(each, incremental)):
             return found[0]
     return None
 
@@ -77,14 +77,14 @@ def _expressions_of(select: exp.Select) -> list[exp.Expr]:
     return found + list(select.args.get("laterals") or ())
 
 
-def refuse_beyond_rows(select: exp.Select, moving: Collection[str]) -> None:
-    """Raises NotIncremental for a window function, or a subquery over a moving input in an expression."""
+def refuse_beyond_rows(select: exp.Select, incremental: Collection[str]) -> None:
+    """Raises NotIncremental for a window function, or a subquery over incremental inputs in an expression."""
     for each in _expressions_of(select):
         if isinstance(each, exp.QueryTransform):
             raise NotIncremental("TRANSFORM by a script")
         if why := find_window_function(each):
             raise NotIncremental(why)
-        if name := _subquery_over(each, moving):
+        if name := _subquery_over(each, incremental):
             raise NotIncremental(f"a subquery over {name} in an expression")
 
 
@@ -98,27 +98,27 @@ def refuse_hidden_total(select: exp.Select) -> None:
         raise NotIncremental(f"{doubtful} may be an aggregate")
 
 
-def _check(query: exp.Expr, moving: Collection[str]) -> None:
+def _check(query: exp.Expr, incremental: Collection[str]) -> None:
     if isinstance(query, exp.Subquery):
         refuse_other_clauses(query, "this", "alias", "order")
-        return _check(query.this, moving)
+        return _check(query.this, incremental)
     if not isinstance(query, exp.Select):
         raise NotIncremental(_name_set_operation(query))
     for name, why in (("group", "GROUP BY"), ("having", "HAVING"), ("distinct", "DISTINCT")):
         if query.args.get(name):
             raise NotIncremental(why)
     refuse_other_clauses(query, *_SELECT)
-    refuse_beyond_rows(query, moving)
+    refuse_beyond_rows(query, incremental)
     refuse_hidden_total(query)
     if not query.args.get("from_"):
         raise NotIncremental("a SELECT without FROM")
     preserved = True
-    found = _check_moving(query.args["from_"].this, moving)
+    found = _check_moving(query.args["from_"].this, incremental)
     for join in query.args.get("joins") or ():
         refuse_other_clauses(join, "this", "side", "kind", "on", "using", "method")
         if isinstance(join.this, exp.Lateral):
             raise NotIncremental("LATERAL JOIN")
-        if _check_moving(join.this, moving):
+        if _check_moving(join.this, incremental):
             found = True
             preserved = (join.side == "RIGHT" or not join.side) and join.kind in (
                 "",
@@ -129,15 +129,15 @@ def _check(query: exp.Expr, moving: Collection[str]) -> None:
         elif found and join.side in ("RIGHT", "FULL"):
             preserved = False
     if not preserved:
-        raise NotIncremental("an outer join that does not keep every row of the moving input")
+        raise NotIncremental("an outer join that does not keep every row of the incremental input")
     return None
 
 
-def _check_moving(node: exp.Expr, moving: Collection[str]) -> bool:
-    if not moving_tables(node, moving):
+def _check_moving(node: exp.Expr, incremental: Collection[str]) -> bool:
+    if not incremental_tables(node, incremental):
         return False
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
-        _check(node, moving)
+        _check(node, incremental)
     elif isinstance(node, exp.Table):
         refuse_other_clauses(node, "this", "alias")
     else:

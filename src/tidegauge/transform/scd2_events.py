@@ -33,14 +33,14 @@ def stamp_with_end(batch: BatchInputs, rows: DataFrame) -> DataFrame:
 
     With several inputs no single version orders the batches, so the events get the sum of the versions.
     """
-    moved = [batch.inputs[part.name] for part in batch.flow.moving]
+    moved = [batch.inputs[part.name] for part in batch.flow.incremental]
     moment = max(one.moment for one in moved)
     return _stamp(rows, sum(one.version for one in moved), (moment - _EPOCH) // timedelta(microseconds=1))
 
 
 def follow_versions(batch: BatchInputs) -> DataFrame:
-    """The events of each version of the only moving input: rows that the transform gives, and deletes of keys
-    that it no longer gives."""
+    """The events of each version of the only incremental input: rows that the transform gives, and deletes of
+    keys that it no longer gives."""
     from pyspark.sql import functions as F  # noqa: N812
 
     name = batch.only.name
@@ -49,7 +49,7 @@ def follow_versions(batch: BatchInputs) -> DataFrame:
     before = _transform_with_versions(batch, select_kinds(events, BEFORE))
     if after is None or before is None:
         return _transform_each_version(batch, events)
-    after, before = batch.sifter.sift(after), batch.sifter.filter(before)
+    after, before = batch.expectation_filter.filter_and_count(after), batch.expectation_filter.filter(before)
     on = (*batch.by, COMMIT_VERSION)
     ended = filter_by_keys(
         before.select(*(F.col(quote(one)) for one in (*on, COMMIT_TIMESTAMP))).distinct(),
@@ -99,7 +99,7 @@ def _transform_with_versions(batch: BatchInputs, rows: DataFrame) -> DataFrame |
     if not isinstance(transform, Sql):
         return None
     name = batch.only.name
-    text = carry_columns(transform.text, moving=name, columns=[COMMIT_VERSION, COMMIT_TIMESTAMP])
+    text = carry_columns(transform.text, incremental=name, columns=[COMMIT_VERSION, COMMIT_TIMESTAMP])
     if text is None:
         return None
     try:
@@ -124,8 +124,8 @@ def _transform_each_version(batch: BatchInputs, events: DataFrame) -> DataFrame:
     steps: list[DataFrame] = []
     for version, at in versions or [(-1, 0)]:
         one = events.where(F.col(COMMIT_VERSION) == version).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
-        after = batch.sifter.sift(batch.apply(select_kinds(one, AFTER)))
-        before = batch.sifter.filter(batch.apply(select_kinds(one, BEFORE)))
+        after = batch.expectation_filter.filter_and_count(batch.apply(select_kinds(one, AFTER)))
+        before = batch.expectation_filter.filter(batch.apply(select_kinds(one, BEFORE)))
         keys = [F.col(quote(name)) for name in batch.by]
         ended = filter_by_keys(before.select(*keys).distinct(), after, batch.by, how="left_anti")
         steps.append(

@@ -58,13 +58,13 @@ def is_same_plan(one: DataFrame, other: DataFrame) -> bool:
     return one.sameSemantics(other) or show_plan(one) == show_plan(other)
 
 
-def find_origins(frame: DataFrame, *, inputs: Mapping[str, str], moving: str) -> dict[str, str]:
-    """The result columns that are unchanged columns of the moving input: for each casefolded name, the name
-    of the input's column."""
+def find_origins(frame: DataFrame, *, inputs: Mapping[str, str], incremental: str) -> dict[str, str]:
+    """The result columns that are unchanged columns of the incremental input: for each casefolded name, the
+    name of the input's column."""
     plan = analyzed_plan(frame)
     there: dict[int, str] = {}
     for view in _find_views(plan, inputs):
-        if inputs[view.alias()] == moving:
+        if inputs[view.alias()] == incremental:
             there |= {id_of(one): one.name() for one in each(view.output())}
     return {one.name().casefold(): there[id_of(one)] for one in each(plan.output()) if id_of(one) in there}
 

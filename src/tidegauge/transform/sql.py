@@ -14,7 +14,7 @@ from tidegauge.model.delta_flow import Evaluate
 from tidegauge.transform.clause import NotIncremental, OutputColumnMissing
 from tidegauge.transform.find import TouchedKeysFinder
 from tidegauge.transform.parse import parse_transform
-from tidegauge.transform.row_wise import check_row_wise, moving_tables
+from tidegauge.transform.row_wise import check_row_wise, incremental_tables
 from tidegauge.transform.scope import Columns, Scope, output_name, output_names
 
 __all__ = ["Columns", "Evaluation", "read_sql"]
@@ -32,7 +32,7 @@ def read_sql(
     text: str,
     *,
     inputs: Sequence[str],
-    moving: Sequence[str],
+    incremental: Sequence[str],
     by: Sequence[str],
     place: Path | None = None,
     columns: Columns | None = None,
@@ -46,15 +46,17 @@ def read_sql(
     """
     query = parse_transform(text, inputs=inputs, place=place)
     _refuse_dropped(query, by, columns or {}, place, kind)
-    return _find_best(query, moving, by, columns or {})
+    return _find_best(query, incremental, by, columns or {})
 
 
-def _find_best(query: exp.Query, moving: Sequence[str], by: Sequence[str], columns: Columns) -> Evaluation:
-    names = list(dict.fromkeys(moving_tables(query, moving)))
+def _find_best(
+    query: exp.Query, incremental: Sequence[str], by: Sequence[str], columns: Columns
+) -> Evaluation:
+    names = list(dict.fromkeys(incremental_tables(query, incremental)))
     if not names:
-        return Evaluation(Evaluate.ROWS, "reads nothing that moves")
+        return Evaluation(Evaluate.ROWS, "reads no incremental input")
     try:
-        check_row_wise(query, moving)
+        check_row_wise(query, incremental)
         return Evaluation(Evaluate.ROWS, f"row by row over {names[0]}")
     except NotIncremental as unclear:
         first = str(unclear)
@@ -62,7 +64,7 @@ def _find_best(query: exp.Query, moving: Sequence[str], by: Sequence[str], colum
         return Evaluation(Evaluate.WHOLE, first)
     try:
         for name in names:
-            TouchedKeysFinder(moving, columns).find(query, list(by), name)
+            TouchedKeysFinder(incremental, columns).find(query, list(by), name)
     except (NotIncremental, OutputColumnMissing) as unclear:
         return Evaluation(Evaluate.WHOLE, str(unclear))
     grouped = any(each.args.get("group") for each in query.find_all(exp.Select))

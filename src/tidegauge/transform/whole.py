@@ -41,7 +41,7 @@ def compute_whole(
                 hint="compare it with a query of your own, or read the time from a column of an input",
                 excused=True,
             )
-        rows = batch.sifter.filter(rows)
+        rows = batch.expectation_filter.filter(rows)
         if CHANGE_TYPE not in rows.columns:
             return rows, None
         gone = rows.where(F.col(CHANGE_TYPE).eqNullSafe(DELETE))
@@ -52,4 +52,4 @@ def compute_appended(flow: DeltaFlow, inputs: Mapping[str, ChangedInput], sessio
     """The rows that an `append` flow adds for these windows."""
     with explain_analysis(flow):
         batch = BatchInputs(flow, inputs, session, None)
-        return batch.sifter.filter(find_appended(batch, Evaluate.ROWS)[0])
+        return batch.expectation_filter.filter(find_appended(batch, Evaluate.ROWS)[0])

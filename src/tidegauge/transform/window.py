@@ -33,19 +33,21 @@ def evaluate_window(
     session: SparkSession,
     target: Callable[[], DataFrame] | None,
     *,
-    keep: list[DataFrame] | None = None,
+    cached: list[DataFrame] | None = None,
     guarded: bool = False,
     small: bool = False,
 ) -> DeltaChange:
     """Compute what a batch changes in its target, as lazy frames. The session is the flow's own: views are
     created in it. The other arguments are as in `evaluate_change`. Raises TransformFailed."""
     with explain_analysis(flow):
-        batch = BatchInputs(flow, inputs, session, keep, guarded=guarded, small=small)
+        batch = BatchInputs(flow, inputs, session, cached, guarded=guarded, small=small)
         rows = batch.whole()
         if flow.output.mode.facts.only_adds:
             rows = leave_out_known(drop_deletes(rows), target() if target else None)
-            return add_checks(batch, DeltaChange(batch.sifter.sift(rows)), target)
-        rows = add_change_type(batch.sifter.sift(rows)).drop(COMMIT_VERSION, COMMIT_TIMESTAMP)
+            return add_checks(batch, DeltaChange(batch.expectation_filter.filter_and_count(rows)), target)
+        rows = add_change_type(batch.expectation_filter.filter_and_count(rows)).drop(
+            COMMIT_VERSION, COMMIT_TIMESTAMP
+        )
         return add_checks(batch, DeltaChange(rows), target)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.position import FilesPosition, Position
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus
@@ -27,13 +27,13 @@ class FreeBatches:
     """Why other batches have to stay."""
 
 
-def find_lake_flows(flows: Iterable[AnyFlow]) -> list[tuple[TableFlow, LakeTable]]:
+def find_lake_flows(flows: Iterable[DataFlow]) -> list[tuple[TableFlow, LakeTable]]:
     """The flows that write a lake table, each with that table."""
     tables = [flow for flow in flows if isinstance(flow, TableFlow)]
     return [(flow, flow.output) for flow in tables if isinstance(flow.output, LakeTable)]
 
 
-def find_readers(flows: Iterable[AnyFlow], place: LakeTable) -> list[TableFlow]:
+def find_readers(flows: Iterable[DataFlow], place: LakeTable) -> list[TableFlow]:
     """The flows that read a lake table. Compared by the table's path: two connections may name one lake."""
     tables = [flow for flow in flows if isinstance(flow, TableFlow)]
     return [flow for flow in tables if flow.reads is not None and str(flow.reads) == str(place)]

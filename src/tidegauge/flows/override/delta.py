@@ -18,7 +18,7 @@ from tidegauge.flows.override.preview import (
     SetTo,
     UndoLast,
 )
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, DeltaInput
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, DeltaInput
 from tidegauge.model.position import Position, VersionPosition
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.watermark import Watermark
@@ -43,9 +43,9 @@ class DeltaOverridePreviewer(OverridePreviewer):
         self._marks = {mark.input: mark for mark in marks}
         self._others: dict[str, Position | None] = {}
         self._at: dict[str, dict[str, Position | None]] = {}
-        super().__init__(flow, status, self._marks.get(flow.moving[0].name))
+        super().__init__(flow, status, self._marks.get(flow.incremental[0].name))
 
-    def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+    def preview(self, request: OverrideRequest, every: Sequence[DataFlow]) -> OverridePreview:
         others = {part.name for part in self._delta_flow.inputs} - {self._flow.input}
         found = self._find_positions(request)
         self._others = {name: one for name, one in found.items() if name in others}
@@ -66,8 +66,8 @@ class DeltaOverridePreviewer(OverridePreviewer):
             case Import(marks, _):
                 there = marks[self._delta_flow.name].inputs
                 # Not the snapshots: the next plan pins them again.
-                moving = [part.name for part in self._delta_flow.moving]
-                return {name: there[name] for name in moving if name in there}
+                incremental = [part.name for part in self._delta_flow.incremental]
+                return {name: there[name] for name in incremental if name in there}
             case UndoLast():
                 undo = self._status.undo if self._status else None
                 return {name: undo.positions.get(name) for name in names} if undo else {}
@@ -91,7 +91,7 @@ class DeltaOverridePreviewer(OverridePreviewer):
                 there = marks[self._delta_flow.name].inputs
                 if all(
                     isinstance(there.get(part.name, ""), VersionPosition | None)
-                    for part in self._delta_flow.moving
+                    for part in self._delta_flow.incremental
                 ):
                     return there[self._flow.input], []
                 raise ConfigError(
@@ -125,13 +125,13 @@ class DeltaOverridePreviewer(OverridePreviewer):
         if not self._at.get(timestamp):
             self._at[timestamp] = {
                 part.name: VersionPosition(self._version_at(part, timestamp))
-                for part in self._delta_flow.moving
+                for part in self._delta_flow.incremental
             }
         return self._at[timestamp]
 
     def _versions(self, text: str) -> dict[str, Position | None]:
         """Parse `12`, for a flow with one incremental input, or `{"orders": 12, "customers": 3}`."""
-        names = [part.name for part in self._delta_flow.moving]
+        names = [part.name for part in self._delta_flow.incremental]
         wrong = ConfigError(
             f"{self._delta_flow.name}: '{text}' does not say which version counts as read",
             hint="write --position 12"

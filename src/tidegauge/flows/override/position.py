@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.errors import ConfigError, PositionError
-from tidegauge.model.epoch_numbers import number_of
 from tidegauge.model.position import Position, RowPosition, Value, ValueKind
 from tidegauge.model.table import OrderedColumn, SourceTable
+from tidegauge.model.unix_times import number_of
 
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d:\d\d)?", re.ASCII
@@ -89,7 +89,7 @@ def check_fits(source_table: SourceTable, position: Position | None, source: str
 
 def _moment(source_table: SourceTable, text: str, like: Value | None) -> Value:
     cursor = source_table.cursor
-    if cursor.epoch is not None and text.strip().lstrip("-").isdigit():
+    if cursor.unix_unit is not None and text.strip().lstrip("-").isdigit():
         return _value(source_table, cursor, text.strip())
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
@@ -103,9 +103,9 @@ def _moment(source_table: SourceTable, text: str, like: Value | None) -> Value:
             hint="write the digits as the column holds them, without a zone",
         )
     whole = _read_moment(day, minute, second, zone, lambda: _wrong_value_error(source_table, cursor, text))
-    if cursor.epoch is not None:
+    if cursor.unix_unit is not None:
         exact = whole.replace(microsecond=int(fraction[:6].ljust(6, "0")))
-        return Value(ValueKind.INT, str(number_of(exact, cursor.epoch)))
+        return Value(ValueKind.INT, str(number_of(exact, cursor.unix_unit)))
     if cursor.kind is ValueKind.DATE:
         if whole.time().isoformat() != "00:00:00" or fraction.strip("0"):
             raise _wrong_value_error(source_table, cursor, text)

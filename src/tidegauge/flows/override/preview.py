@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegauge.errors import ConfigError
 from tidegauge.flows.selection.downstream import find_downstream
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.override import FlowRevision, Override
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
@@ -88,7 +88,7 @@ KINDS: dict[type, str] = {
 class OverridePreview:
     """What an override would do to one flow."""
 
-    flow: AnyFlow
+    flow: DataFlow
     kind: str
     before: Position | None
     after: Position | None
@@ -153,7 +153,7 @@ class OverridePreviewer(ABC):
     emptied_when: str | None = " with the first batch that takes their place"
     """The end of the note that says when a full refresh deletes the target's rows; None: it never does."""
 
-    def __init__(self, flow: AnyFlow, status: FlowStatus | None, mark: Watermark | None) -> None:
+    def __init__(self, flow: DataFlow, status: FlowStatus | None, mark: Watermark | None) -> None:
         self._flow = flow
         self._status = status
         self._unended = status.override if status else None
@@ -161,7 +161,7 @@ class OverridePreviewer(ABC):
         if flow.uses_delta:
             self.emptied_when = ""
 
-    def preview(self, request: OverrideRequest, every: Sequence[AnyFlow]) -> OverridePreview:
+    def preview(self, request: OverrideRequest, every: Sequence[DataFlow]) -> OverridePreview:
         """Tell what the request would do. See `Flow.preview_override`."""
         flow, status = self._flow, self._status
         readers = find_downstream(flow, every)

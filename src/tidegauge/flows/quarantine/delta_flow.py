@@ -81,8 +81,8 @@ class FlowQuarantine:
         flow = self.flow
         if flow.output.mode.facts.only_adds:
             return None
-        after = {part.name: self._version(marks.get(part.name)) for part in flow.moving}
-        first = flow.moving[0].name
+        after = {part.name: self._version(marks.get(part.name)) for part in flow.incremental}
+        first = flow.incremental[0].name
         if flow.output.mode.facts.keeps_every_change:
             after = self._find_first_versions()
         else:
@@ -125,7 +125,7 @@ class FlowQuarantine:
         )
         rows = self._table.rows(session).where(f"_replay IS NULL AND ({self._make_batch_condition()})")
         marked = checks.mark(self._parse_rows(session, rows, "row", "_epoch", "_seq"))
-        refused = any_of(checks.mask("fail", "quarantine", "drop"))
+        refused = any_of(checks.bits_of("fail", "quarantine", "drop"))
         names = ("row", "_epoch", "_seq")
         return marked.where(~refused).select(*(F.col(name_besides(name)).alias(name) for name in names))
 
@@ -164,11 +164,11 @@ class FlowQuarantine:
         for batch in committed_batches(look, self.flow.pipeline, self.flow.name):
             if isinstance(batch, CommittedBatch) and (batch.epoch, batch.seq) in wanted:
                 wanted.discard((batch.epoch, batch.seq))
-                for part in self.flow.moving:
+                for part in self.flow.incremental:
                     begin = batch.windows[part.name].after
                     version = begin.version if isinstance(begin, VersionPosition) else -1
                     after[part.name] = min(version, after.get(part.name, version))
-        return dict.fromkeys((part.name for part in self.flow.moving), -1) if wanted else after
+        return dict.fromkeys((part.name for part in self.flow.incremental), -1) if wanted else after
 
     @staticmethod
     def _version(mark: Watermark | None) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 from tidegauge.flows.delta_locator import DeltaTableLocator
 from tidegauge.flows.override.preview import OverrideRequest
 from tidegauge.flows.quarantine.summary import QuarantineSummary
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow
 from tidegauge.model.spec import WarehouseTable
 from tidegauge.model.watermark import Watermark
 
@@ -17,7 +17,7 @@ class ReplayableQuarantine(Protocol):
     """The quarantine of a flow."""
 
     @property
-    def flow(self) -> AnyFlow: ...
+    def flow(self) -> DataFlow: ...
 
     def show(self, examples: int) -> QuarantineSummary:
         """Count the quarantined rows, and show some as examples; none if there is no quarantine table.
@@ -39,7 +39,7 @@ class ReplayableQuarantine(Protocol):
 
 
 def open_quarantines(
-    flows: Iterable[AnyFlow], places: DeltaTableLocator, *, named: bool
+    flows: Iterable[DataFlow], places: DeltaTableLocator, *, named: bool
 ) -> list[ReplayableQuarantine]:
     """Open the quarantines of these flows. `named`: the user has named the flows.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow
 from tidegauge.model.spec import TableFlow
 
 _H = TypeVar("_H", bound=TableFlow | DeltaFlow)
@@ -23,5 +23,5 @@ def find_downstream(flow: _H, flows: Sequence[_H]) -> tuple[_H, ...]:
     return tuple(found)
 
 
-def _reads(one: AnyFlow, upper: AnyFlow) -> bool:
+def _reads(one: DataFlow, upper: DataFlow) -> bool:
     return upper.name in one.upstreams

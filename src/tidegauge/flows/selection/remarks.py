@@ -47,7 +47,7 @@ def find_remarks(
 
 
 def _note_unused_overrides(sync: Sync, tables: Set[TableName]) -> Iterator[str]:
-    for pattern, options in sync.override.items():
+    for pattern, options in sync.per_table.items():
         if any(matches(table, pattern, sync.source) for table in tables):
             continue
         near = difflib.get_close_matches(pattern, [str(table) for table in tables], n=3, cutoff=0.5)
@@ -75,7 +75,7 @@ def _note_views(sync: Sync, source: Source) -> Iterator[str]:
 
 
 def _note_skipped_tables(sync: Sync, source: Source, tables: Set[TableName]) -> Iterator[str]:
-    every = (sync.options, *sync.override.values())
+    every = (sync.options, *sync.per_table.values())
     if all(one.without_cursor is not WithoutCursor.SKIP for one in every):
         return
     meant = [table for table in source.tables() if table not in tables and means(sync, table)]

@@ -20,7 +20,7 @@ from tidegauge.flows.selection.select_words import no_data_error, nothing_select
 from tidegauge.flows.selection.synced_tables import link_project
 from tidegauge.flows.selection.without_cursor import is_read, options_of, order_tables, refuse_tables
 from tidegauge.model.default_schema import default_schema
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import (
     Database,
@@ -61,7 +61,7 @@ class Selection:
     """The flows of tables that lack a cursor or a key. Their errors are in `faults`."""
 
     @property
-    def all_flows(self) -> tuple[AnyFlow, ...]:
+    def all_flows(self) -> tuple[DataFlow, ...]:
         return (*self.flows, *self.delta_flows)
 
     @property

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tidegauge.errors import ConfigError, Place
 from tidegauge.flows.selection.select_words import select_flows
-from tidegauge.model.delta_flow import AnyFlow, DeltaFlow, TableRef
+from tidegauge.model.delta_flow import DataFlow, DeltaFlow, TableRef
 from tidegauge.model.location import identify
 from tidegauge.model.optimize_flow import OptimizeFlow
 from tidegauge.model.spec import DeltaFolder, Project, TableFlow
@@ -69,7 +69,7 @@ def link_optimizes(
     filled = [flow for flow in flows if isinstance(flow.output, DeltaFolder)]
     taken: dict[str, OptimizeFlow] = {}
     made = []
-    every: list[AnyFlow] = [*filled, *delta_flows]
+    every: list[DataFlow] = [*filled, *delta_flows]
     for one in optimizes:
         meant, unknown = select_flows(every, one.select)
         if unknown:

@@ -34,9 +34,9 @@ class OrderedTables:
 
 def options_of(sync: Sync, table: TableName) -> TableOptions:
     """The options of a table: of its own `override`, else of the first pattern there, else of the sync."""
-    if str(table) in sync.override:
-        return sync.override[str(table)]
-    for pattern, options in sync.override.items():
+    if str(table) in sync.per_table:
+        return sync.per_table[str(table)]
+    for pattern, options in sync.per_table.items():
         if matches(table, pattern, sync.source):
             return options
     return sync.options

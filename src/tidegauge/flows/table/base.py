@@ -42,9 +42,9 @@ class NewRows:
     """What is new in the source of a table's flow."""
 
     draft: Draft
-    batch_data: ReadBatch
+    read_batch: ReadBatch
     changes: tuple[str, ...] = ()
-    by_jdbc: bool = False
+    through_jvm: bool = False
     unlike: pa.Table | None = None
     """The keys that a comparison found, for the batch that writes their rows; None: there was none."""
     may_have_more: bool = True
@@ -102,8 +102,10 @@ class TableFlowBase(ABC):
         draft = replace(draft, seen=seen, notes=(*draft.notes, *found.changes, *_tell_expected(self.spec)))
         # The notes repeat what an earlier plan decided about columns; the history records it only once.
         news = mark is not None and mark.fingerprint != draft.inputs[0].fingerprint
-        rows = _AllRows(found.batch_data, deletes, self._make_repaired_rows(found.unlike), self.spec)
-        return self._make_work(draft, rows.batch_data, found.changes if news else (), by_jdbc=found.by_jdbc)
+        rows = _AllRows(found.read_batch, deletes, self._make_repaired_rows(found.unlike), self.spec)
+        return self._make_work(
+            draft, rows.batch_data, found.changes if news else (), through_jvm=found.through_jvm
+        )
 
     def refuse_lost_columns(self, layout: Layout) -> None:
         """Raise OutputDisagrees if the output has lost columns that new rows would fill only in part.
@@ -124,14 +126,19 @@ class TableFlowBase(ABC):
         mark = self.mark
         if not self.target_checked:
             check_agreement(self.spec, self.output, mark)
-        return mark is not None and mark.epoch > 0 and not mark.seq and self.output.is_pending(mark.epoch)
+        return (
+            mark is not None
+            and mark.epoch > 0
+            and not mark.seq
+            and self.output.shows_earlier_rows(mark.epoch)
+        )
 
     def resume(self, plan: Plan, *, confirm_deletes: bool = False) -> PlannedWork:
         found = self.find_again(plan)
         rows = _AllRows(
-            found.batch_data, self._make_deleted_rows(confirm_deletes), self._make_repaired_rows(), self.spec
+            found.read_batch, self._make_deleted_rows(confirm_deletes), self._make_repaired_rows(), self.spec
         )
-        return self._make_work(plan.draft, rows.batch_data, found.changes, by_jdbc=found.by_jdbc)
+        return self._make_work(plan.draft, rows.batch_data, found.changes, through_jvm=found.through_jvm)
 
     def read_repair(self, batch: Batch) -> BatchData:
         """Read what a batch of a repair writes or deletes."""
@@ -214,21 +221,21 @@ class TableFlowBase(ABC):
         return self._resources.open_output(self.spec)
 
     def _make_work(
-        self, draft: Draft, batch_data: ReadBatch, changes: tuple[str, ...], *, by_jdbc: bool
+        self, draft: Draft, read_batch: ReadBatch, changes: tuple[str, ...], *, through_jvm: bool
     ) -> PlannedWork:
         """Make the work of a plan, with who will move its rows, as far as that is known before."""
         many = any(not are_few(batch.rows) for batch in draft.batches)
         asked = self.spec.options.execute is Execution.SPARK
         by_tasks = (many or asked) and self.output.capabilities.takes_tasks and not self.inside
-        by_spark = by_jdbc or self.spec.uses_delta or (asked and by_tasks)
+        by_spark = through_jvm or self.spec.uses_delta or (asked and by_tasks)
         return PlannedWork(
             draft,
-            batch_data,
+            read_batch,
             changes,
             by_spark=by_spark,
             by_tasks=by_tasks,
             only_by_spark=asked,
-            by_jdbc=by_jdbc,
+            through_jvm=through_jvm,
             inside=self.inside,
         )
 

@@ -14,7 +14,7 @@ from tidegauge.flows.table.drift import decide_drift
 from tidegauge.flows.table.emptying import empty_batch_data, plan_emptying
 from tidegauge.flows.table.snapshot import SnapshotPlan, plan_snapshot
 from tidegauge.model.batch_data import BatchData
-from tidegauge.model.delta_flow import AnyFlow
+from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.identity import identify
 from tidegauge.model.one_database import is_one_table
 from tidegauge.model.plan import Batch, Draft, Plan
@@ -30,7 +30,7 @@ from tidegauge.plan.backfill import limit_rows
 from tidegauge.plan.draft import (
     add_empty_batch,
     batch_step,
-    check_history,
+    check_scd2_cursor,
     draft_table,
     find_window_start,
     is_whole,
@@ -87,7 +87,7 @@ class DatabaseFlow(TableFlowBase):
         self,
         request: OverrideRequest,
         status: FlowStatus | None,
-        every: Sequence[AnyFlow],
+        every: Sequence[DataFlow],
         ledger: LedgerReader,
     ) -> OverridePreview:
         previewer = TableOverridePreviewer(ledger, self._resources.sources, self.spec, status, self.mark)
@@ -98,7 +98,7 @@ class DatabaseFlow(TableFlowBase):
 
     def check_refillable(self) -> None:
         source_table = self.source().describe(self.spec.table, self.spec.options)
-        check_history(self.spec, source_table.layout)
+        check_scd2_cursor(self.spec, source_table.layout)
         check_marks(self.spec.options.expect, source_table.layout)
         self._check_way(source_table)
         for _ in read_keys(self.spec.source, source_table, rows=1):
@@ -133,13 +133,13 @@ class DatabaseFlow(TableFlowBase):
         held = self.output.layout()
         if held is None:
             return source_table, ()
-        decision = decide_drift(self.spec, self.output, held, source_table.layout, known=same)
+        decision = decide_drift(self.spec, self.output, held, source_table.layout, columns_unchanged=same)
         return narrow(source_table, [field.name for field in decision.layout.fields]), decision.notes
 
     def _describe_new(self, source: Source) -> tuple[SourceTable, tuple[str, ...]]:
         """Describe the table for a new plan, and check that its columns suit mode and expectations."""
         source_table, changes = self.describe(source)
-        check_history(self.spec, source_table.layout)
+        check_scd2_cursor(self.spec, source_table.layout)
         check_marks(self.spec.options.expect, source_table.layout)
         return source_table, changes
 
@@ -195,6 +195,6 @@ class _TableRows:
     source_table: SourceTable
 
     def batch_data(self, batch: Batch) -> BatchData:
-        if batch.empties:
+        if batch.empties_output:
             return empty_batch_data(self.source_table.layout)
         return self.reader.batch_data(self.source_table, batch)

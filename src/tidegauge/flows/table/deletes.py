@@ -54,8 +54,8 @@ class DeletedRows:
             return draft
         note = f"{found.count:,} of {found.target_rows:,} rows are gone from the source, and {self._fate}"
         # If the last batch leaves the watermark where it is, so must this one.
-        again = bool(draft.batches) and draft.batches[-1].again
-        last = Batch((Window(end, end),), rows=0, again=again, deletes=True)
+        again = bool(draft.batches) and draft.batches[-1].rereads
+        last = Batch((Window(end, end),), rows=0, rereads=again, deletes=True)
         return replace(draft, batches=(*draft.batches, last), notes=(*draft.notes, note))
 
     def batch_data(self, *, shown: int = 0) -> KeysToDelete:

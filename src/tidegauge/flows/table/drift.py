@@ -9,11 +9,16 @@ from tidegauge.plan.drift import DriftDecision, decide
 
 
 def decide_drift(
-    flow: TableFlow, output: Output, held: tuple[Field, ...], layout: Layout, *, known: bool = False
+    flow: TableFlow,
+    output: Output,
+    held: tuple[Field, ...],
+    layout: Layout,
+    *,
+    columns_unchanged: bool = False,
 ) -> DriftDecision:
     """Call `plan.drift.decide` for this output. A table of a database also says what its columns can hold.
 
-    `held`: the columns of the output. `known`: the source's columns have not changed since the last batch.
+    `held`: the columns of the output. `columns_unchanged`: those of the source are as in the last batch.
     """
     if (table := output.capabilities.table) is not None:
         come = {table.named(field.name) for field in layout.fields}
@@ -25,8 +30,10 @@ def decide_drift(
             layout,
             place=output.place,
             foreign=[name for name in rest if table.named(name) not in written],
-            known=known,
+            columns_unchanged=columns_unchanged,
             named=table.named,
             fit=table.fit,
         )
-    return decide(flow.options.drift, held, layout, place=output.place, known=known, lands=str)
+    return decide(
+        flow.options.drift, held, layout, place=output.place, columns_unchanged=columns_unchanged, lands=str
+    )

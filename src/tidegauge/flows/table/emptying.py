@@ -39,7 +39,7 @@ def plan_emptying(
     if not refreshing and not _rows(flow, output, mark, confirmed=confirmed):
         return made
     # The watermark stays: there is no row that it could move to.
-    last = Batch((Window(begin, begin),), rows=0, again=True, empties=True)
+    last = Batch((Window(begin, begin),), rows=0, rereads=True, empties_output=True)
     inputs = tuple(replace(part, window=part.window or last.windows[0]) for part in made.inputs)
     note = f"the source has no row, and {output.place} is left with none"
     return replace(made, inputs=inputs, batches=(last,), notes=(*made.notes, note))

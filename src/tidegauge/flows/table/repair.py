@@ -84,9 +84,9 @@ def plan_repair(flow: Flow, *, shown: dict[str, RepairComparison], deletes: bool
     stays, compared = Window(mark.position, mark.position), Window(None, unlike.position)
     batches = []
     if moved := found.missing + found.different:
-        batches.append(Batch((stays,), rows=moved, again=True, repairs=compared))
+        batches.append(Batch((stays,), rows=moved, rereads=True, repairs=compared))
     if deletes and found.extra:
-        batches.append(Batch((stays,), rows=found.extra, again=True, deletes=True, repairs=compared))
+        batches.append(Batch((stays,), rows=found.extra, rereads=True, deletes=True, repairs=compared))
     part = InputPlan(
         input=mark.input,
         cursor=mark.cursor,

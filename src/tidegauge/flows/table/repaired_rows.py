@@ -58,7 +58,7 @@ def read_keys(pair: TablePair, keys: pa.Table) -> BatchRows:
     """Read the rows that have these keys now, up to the pair's position."""
     condition = _key_condition(pair, keys)
     source_table = replace(pair.source_table, only=condition)
-    first = Batch((Window(None, pair.position),), rows=keys.num_rows, empty=pair.position is None)
+    first = Batch((Window(None, pair.position),), rows=keys.num_rows, creates_output=pair.position is None)
     found = [pair.reader.batch_data(source_table, one) for one in (first, *pair.batches[1:])]
     splits = tuple(KeptRows(split, keys) for one in found for split in one.splits)
     return BatchRows(pair.source_table.layout, keys.num_rows, splits=splits)

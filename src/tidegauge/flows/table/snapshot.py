@@ -66,7 +66,7 @@ def plan_snapshot(
     survey = source.survey_whole(source_table, batch_step(flow))
     made = draft_table(flow, source_table, None, survey)
     # The watermark is the time at which the table was read, so only the last batch may move it.
-    batches = [replace(batch, again=True) for batch in made.batches[:-1]]
+    batches = [replace(batch, rereads=True) for batch in made.batches[:-1]]
     return SnapshotPlan(
         _add_cost_note(replace(made, batches=(*batches, *made.batches[-1:])), sum_rows(survey.cuts))
     )

@@ -91,11 +91,11 @@ def _steps(proof: DeltaProof) -> list[AppendStep]:
     the comparison shows them as missing.
     """
     flow = proof.flow
-    if len(flow.moving) != 1:
-        raise _NotKnownError(f"{len(flow.moving)} of its inputs move")
+    if len(flow.incremental) != 1:
+        raise _NotKnownError(f"it has {len(flow.incremental)} incremental inputs")
     batches = _read_batches(proof)
     found: list[AppendStep] = []
-    name = flow.moving[0].name
+    name = flow.incremental[0].name
     pinned = [part.name for part in flow.inputs if part.snapshot]
     for batch in reversed(batches):
         way = batch.ways.get(name)
@@ -140,7 +140,7 @@ def _are_one(last: AppendStep, step: AppendStep, digests: Mapping[int, str | Non
 
 def _join(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
     """Join neighbouring steps that can be read together, and check that all can still be read."""
-    part = proof.flow.moving[0]
+    part = proof.flow.incremental[0]
     changes = [_number(step.window.after) for step in steps if step.way in _BY_VERSION]
     first = min(changes, default=LATEST)
     location = proof.locations[part.name]
@@ -162,7 +162,7 @@ def _join(proof: DeltaProof, steps: Sequence[AppendStep]) -> list[AppendStep]:
 
 def _check(proof: DeltaProof, found: DeltaHistory, step: AppendStep) -> None:
     """Raise _NotKnownError if what a step read is not there any more."""
-    table = proof.flow.moving[0].table
+    table = proof.flow.incremental[0].table
     after, upto = _number(step.window.after), _number(step.window.upto)
     for version in found.versions if step.way in _BY_VERSION else ():
         if after < version.number <= upto and (why := explain_unreadable(version, found)):

@@ -115,7 +115,7 @@ def verify_delta(
             excused=True,
         )
     proof = _prepare(flow, marks, places)
-    notes = tuple(_note_unread(part, proof) for part in flow.moving if _count_newer(part, proof))
+    notes = tuple(_note_unread(part, proof) for part in flow.incremental if _count_newer(part, proof))
     try:
         with places.session(flow) as session:
             found = _mark_lost_columns(_compare(proof, session), proof, session)

@@ -30,7 +30,7 @@ def verify_lake(
     reader = DirectReader(flow.source)
     key = [part.name for part in source_table.key]
     begin = find_window_start(flow, source_table, None)
-    batches = [Batch((Window(begin, position),), empty=position is None)]
+    batches = [Batch((Window(begin, position),), creates_output=position is None)]
     if flow.options.null_cursor is NullCursor.INCLUDE:
         batches.append(Batch((Window(position, position),), nulls=True))
     rows = reduce(

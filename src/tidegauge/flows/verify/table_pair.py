@@ -75,7 +75,7 @@ class TablePair:
         self.versions = flow.options.mode.facts.only_adds
         """Whether the target keeps every version of a row. Then only keys are compared."""
         self.begin = find_window_start(flow, self.source_table, None)
-        self.batches = [Batch((Window(self.begin, position),), empty=position is None)]
+        self.batches = [Batch((Window(self.begin, position),), creates_output=position is None)]
         if flow.options.null_cursor is NullCursor.INCLUDE:
             self.batches.append(Batch((Window(position, position),), nulls=True))
         self.reader = DirectReader(flow.source)

@@ -124,7 +124,7 @@ class LedgerWriter(LedgerReader, Protocol):
     def advance(self, claim: Claim, index: int, receipt: Receipt, *, ends: bool = False) -> None:
         """Move the watermark to the end of the batch. Compare-and-set on the fence; raises LeaseLost.
 
-        A batch that reads `again` below the watermark is counted but leaves the watermark as it is. `ends`:
+        A batch that `rereads` below the watermark is counted but leaves the watermark as it is. `ends`:
         after the plan's last batch, end the attempt as SUCCESS in the same transaction; see `finish`.
         """
 

@@ -123,15 +123,15 @@ class Output(Protocol):
     ) -> None:
         """Open the table's next epoch. Repeating the same call changes nothing.
 
-        `empty`: the first batch of the epoch removes all earlier rows (`is_pending`). Otherwise a warehouse
-        keeps its rows, and a lake shows just what the epoch continues.
+        `empty`: the first batch of the epoch removes all earlier rows (see `shows_earlier_rows`). Otherwise a
+        warehouse keeps its rows, and a lake shows just what the epoch continues.
 
         Once the epoch is open, nothing that an earlier epoch commits is ever seen: a lake's readers follow
         `continues` (epoch, last batch) and no further, a warehouse refuses the commit. Raises OutputDisagrees
         if the epoch was opened with other arguments, or if what it continues is not there.
         """
 
-    def is_pending(self, epoch: int) -> bool:
+    def shows_earlier_rows(self, epoch: int) -> bool:
         """Whether readers still see rows of earlier epochs that the first batch of this epoch will remove."""
 
     def lacks(self, continues: tuple[int, int]) -> str | None:

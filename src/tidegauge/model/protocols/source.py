@@ -98,7 +98,7 @@ class ChangedInput(Protocol):
     table has at the window's end, without those of the change feed, unless the input is `raw`."""
 
     @property
-    def moves(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether the input changed in this batch; False for a pinned input."""
 
     @property

@@ -27,7 +27,7 @@ def check_keys(job: DeltaWrite) -> CheckedChange:
 
     Where the input may have a key twice, keys whose rows come as inserts are looked up in the target; those
     that it has already are read again from the whole input, which shows whether they are there twice. With
-    `unsure`, all keys are compared with the whole input instead.
+    `recompute_all_keys`, all keys are compared with the whole input instead.
     """
     from pyspark.sql import functions as f
 
@@ -36,10 +36,10 @@ def check_keys(job: DeltaWrite) -> CheckedChange:
         rows = rows.withColumn(CHANGE_TYPE, f.lit("update_postimage"))
     look_through = _look_through if job.small is None else _look_through_few
     checked, new = look_through(job, rows)
-    again = job.change.again
-    if again is None or job.empty or not (new or (job.change.unsure and checked.read)):
+    again = job.change.recompute_keys
+    if again is None or job.empty or not (new or (job.change.recompute_all_keys and checked.read)):
         return checked
-    doubted = _find_otherwise(job, checked) if job.change.unsure else _find_there(job, checked)
+    doubted = _find_otherwise(job, checked) if job.change.recompute_all_keys else _find_there(job, checked)
     if not doubted.agg(f.count(f.lit(1))).collect()[0][0]:
         return checked
     whole = align_rows(job, CHANGE_TYPE, rows=again(doubted))
@@ -73,7 +73,7 @@ def _look_through_few(job: DeltaWrite, rows: DataFrame) -> tuple[CheckedChange, 
         )
     except NeedsSpark:
         return _look_through(job, rows)
-    if job.change.again or job.change.count_repeated:
+    if job.change.recompute_keys or job.change.count_repeated:
         rows = frame_of(job.session, found, rows.schema)
     checked = CheckedChange(rows, read=found.num_rows, deletes=int(np.count_nonzero(goes)), few=few)
     # Only inserts of keys that the target has already need another look.
@@ -145,10 +145,10 @@ def _find_otherwise(job: DeltaWrite, checked: CheckedChange) -> DataFrame:
     """The keys for which the whole input gives something else than the rows that have changed."""
     from pyspark.sql import functions as f
 
-    assert job.change.again is not None
+    assert job.change.recompute_keys is not None
     columns = [f.col(quote(name)) for name in _list_keys(job)]
     goes = f.expr(f"int({is_delete()})")
-    whole = align_rows(job, CHANGE_TYPE, rows=job.change.again(checked.rows.select(*columns)))
+    whole = align_rows(job, CHANGE_TYPE, rows=job.change.recompute_keys(checked.rows.select(*columns)))
     both = whole.select(*columns, f.lit(1).alias(_TIMES), goes.alias(_GOES)).unionAll(
         checked.rows.select(*columns, f.lit(0), -goes)
     )

@@ -141,7 +141,7 @@ class DeltaOutput:
                 hint="bring the table back, or reset the watermark, which continues nothing",
             )
 
-    def is_pending(self, epoch: int) -> bool:  # noqa: ARG002 - the commit that opens an epoch empties it
+    def shows_earlier_rows(self, epoch: int) -> bool:  # noqa: ARG002 - the commit that opens an epoch empties it
         return False
 
     def lacks(self, continues: tuple[int, int]) -> str | None:

@@ -57,7 +57,7 @@ class PendingChange:
 
     def release(self) -> None:
         """Let go of the frames that are kept in memory for this change."""
-        held: list[DataFrame] = list(self.change.kept)
+        held: list[DataFrame] = list(self.change.cached)
         if self.checked is not None and self.checked.held is not None:
             held.append(self.checked.held)
         for frame in held:

@@ -49,7 +49,7 @@ def checked_change(
         rows.drop(FAILED, ROW),
         judge=lambda: _judge(flow, checked.expect, marks, held),
         count_repeated=count_repeated if unique else None,
-        kept=(held,),
+        cached=(held,),
     )
 
 
@@ -75,7 +75,7 @@ class SyncedQuarantine(Quarantine):
 
     def put(self, session: SparkSession, verdict: Verdict, tag: Tag, batch: Batch, run_id: str) -> None:
         super().put(session, verdict, tag, batch, run_id)
-        if verdict.aside is not None and (batch.again or batch.nulls or tag.epoch > 0 or self.every_time):
+        if verdict.aside is not None and (batch.rereads or batch.nulls or tag.epoch > 0 or self.every_time):
             self.forget_others(session, verdict.aside, tag)
 
 

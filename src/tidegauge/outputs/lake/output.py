@@ -110,7 +110,7 @@ class LakeOutput:
         opening = EpochOpening(pipeline, flow, epoch, continues, reason)
         open_epoch(self._store, self._folder, opening, refresh=empty)
 
-    def is_pending(self, epoch: int) -> bool:
+    def shows_earlier_rows(self, epoch: int) -> bool:
         return is_pending(self._store, self._folder, epoch)
 
     def lacks(self, continues: tuple[int, int]) -> str | None:

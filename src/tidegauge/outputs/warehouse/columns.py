@@ -211,12 +211,15 @@ def list_columns(warehouse: Warehouse, layout: Layout, options: TableOptions) ->
         columns += [
             WarehouseColumn(VALID_FROM, warehouse.type(moment, key=True), required=True),
             WarehouseColumn(VALID_TO, warehouse.type(moment, key=True)),
-            WarehouseColumn(IS_CURRENT, warehouse.flag),
+            WarehouseColumn(IS_CURRENT, warehouse.boolean_type),
         ]
     if options.deletes is DeleteMode.SOFT and not options.mode.facts.keeps_history:
-        columns.append(WarehouseColumn(DELETED_AT, warehouse.moment))
+        columns.append(WarehouseColumn(DELETED_AT, warehouse.timestamp_type))
     if options.metadata_columns:
-        columns += [WarehouseColumn(RUN_ID, warehouse.text), WarehouseColumn(LOADED_AT, warehouse.moment)]
+        columns += [
+            WarehouseColumn(RUN_ID, warehouse.text_type),
+            WarehouseColumn(LOADED_AT, warehouse.timestamp_type),
+        ]
     return columns
 
 

@@ -42,7 +42,7 @@ class StagedBatch:
     @property
     def columns(self) -> frozenset[str]:
         """Names of the columns that the batch writes."""
-        none = self.batch.deletes or self.batch.empties
+        none = self.batch.deletes or self.batch.empties_output
         return frozenset() if none else frozenset(field.name for field in self.layout.fields)
 
     @property
@@ -158,7 +158,7 @@ def _put_aside(
         what.run_id,
         whole=anew or facts.replaces_all,
         again=not facts.only_adds
-        and (what.batch.again or what.batch.nulls or what.tag.epoch > 0 or target.options.snapshot),
+        and (what.batch.rereads or what.batch.nulls or what.tag.epoch > 0 or target.options.snapshot),
     )
     target.quarantine.put(session, table, FailedCheckBits.of(target.options.expect), batched)
 
@@ -171,7 +171,7 @@ def _apply(
     into = _mode_target(target, session, what, table, held or ())
     mode, batch = target.options.mode, what.batch
     try:
-        if batch.empties:
+        if batch.empties_output:
             return (Counts() if held is None else modes.empty_target(session, into)), None
         if batch.deletes:
             if mode.facts.keeps_history:

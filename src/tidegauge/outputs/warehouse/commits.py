@@ -214,7 +214,7 @@ class Commits(CommitsTable):
         found = session.rows(
             f"SELECT {self._names(*columns)} FROM {self._name} WHERE {self._eq('flow_key')} AND"
             f" (({self._eq('epoch')} AND {self._eq('seq')}) OR"
-            f" ({self._eq('seq')} AND {self._names('epoch')} > {self._warehouse.mark}))"
+            f" ({self._eq('seq')} AND {self._names('epoch')} > {self._warehouse.placeholder}))"
             f" ORDER BY {self._names('epoch')}",
             (self._key, tag.epoch, tag.seq, 0, tag.epoch),
         )
@@ -283,7 +283,7 @@ class Commits(CommitsTable):
             return f"epoch {epoch}" if epoch or upto else None
         found = session.rows(
             f"SELECT {self._names('seq')} FROM {self._name} WHERE {self._eq('flow_key')}"
-            f" AND {self._eq('epoch')} AND {self._names('seq')} BETWEEN 1 AND {self._warehouse.mark}",
+            f" AND {self._eq('epoch')} AND {self._names('seq')} BETWEEN 1 AND {self._warehouse.placeholder}",
             (self._key, epoch, upto),
         )
         there = {int(seq) for (seq,) in found}
@@ -299,7 +299,7 @@ class Commits(CommitsTable):
         # First of all, so that a writer of an earlier epoch has either committed or waits for us.
         session.run(
             f"UPDATE {self._name} SET {self._eq('closed')} WHERE {self._eq('flow_key')} AND {self._eq('seq')}"
-            f" AND {self._names('epoch')} < {self._warehouse.mark}",
+            f" AND {self._names('epoch')} < {self._warehouse.placeholder}",
             (1, self._key, 0, head.epoch),
         )
         heads = self.heads(session)

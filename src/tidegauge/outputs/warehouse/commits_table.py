@@ -50,7 +50,7 @@ class CommitsTable:
 
     def ask_for(self, epoch: int, seq: int) -> tuple[str, tuple[object, ...]]:
         """SQL condition for an epoch's head and one of its batches, and the condition's values."""
-        mark = self._warehouse.mark
+        mark = self._warehouse.placeholder
         return (
             f"{self._eq('flow_key')} AND {self._eq('epoch')} AND {self._names('seq')} IN ({mark}, {mark})",
             (self._key, epoch, 0, seq),
@@ -68,7 +68,7 @@ class CommitsTable:
         self, session: WarehouseSession, owners: Sequence[tuple[str, str]]
     ) -> set[tuple[str, str]]:
         """The `owner` of every head whose flow or target is that of one of these owners."""
-        marks = ", ".join([self._warehouse.mark] * len(owners))
+        marks = ", ".join([self._warehouse.placeholder] * len(owners))
         found = session.rows(
             f"SELECT {self._names('flow_key', 'target')} FROM {self._name} WHERE {self._eq('seq')}"
             f" AND ({self._names('flow_key')} IN ({marks}) OR {self._names('target')} IN ({marks}))",
@@ -94,7 +94,7 @@ class CommitsTable:
             session.rollback()
             for name in missing:
                 session.run(
-                    self._warehouse.add_column(self.table, WarehouseColumn(name, self._warehouse.text))
+                    self._warehouse.add_column(self.table, WarehouseColumn(name, self._warehouse.text_type))
                 )
                 session.commit()
         note(*seen)
@@ -115,7 +115,7 @@ class CommitsTable:
             "target": self._target,
             **{name: value for name, value in row.items() if value is not None},
         }
-        marks = ", ".join([*[self._warehouse.mark] * len(row), self._warehouse.now])
+        marks = ", ".join([*[self._warehouse.placeholder] * len(row), self._warehouse.now])
         session.run(
             f"INSERT INTO {self._name} ({self._names(*row, 'committed_at')}) VALUES ({marks})",
             tuple(row.values()),
@@ -125,20 +125,23 @@ class CommitsTable:
         warehouse = self._warehouse
         columns = [
             WarehouseColumn("flow_key", warehouse.short, required=True),
-            WarehouseColumn("epoch", warehouse.whole, required=True),
-            WarehouseColumn("seq", warehouse.whole, required=True),
-            *(WarehouseColumn(name, warehouse.text) for name in ("pipeline", "flow", "target", "kind")),
+            WarehouseColumn("epoch", warehouse.integer_type, required=True),
+            WarehouseColumn("seq", warehouse.integer_type, required=True),
+            *(WarehouseColumn(name, warehouse.text_type) for name in ("pipeline", "flow", "target", "kind")),
             *(
-                WarehouseColumn(name, warehouse.whole)
+                WarehouseColumn(name, warehouse.integer_type)
                 for name in ("last_seq", "closed", "continues_epoch", "continues_upto")
             ),
-            *(WarehouseColumn(name, warehouse.text) for name in ("reason", "windows")),
-            *(WarehouseColumn(name, warehouse.whole) for name in ("rows", "inserted", "updated", "deleted")),
-            WarehouseColumn("run_id", warehouse.text),
-            WarehouseColumn("committed_at", warehouse.moment),
-            WarehouseColumn(WRITTEN, warehouse.text),
-            WarehouseColumn(SHAPE, warehouse.text),
-            WarehouseColumn(CHECKS, warehouse.text),
+            *(WarehouseColumn(name, warehouse.text_type) for name in ("reason", "windows")),
+            *(
+                WarehouseColumn(name, warehouse.integer_type)
+                for name in ("rows", "inserted", "updated", "deleted")
+            ),
+            WarehouseColumn("run_id", warehouse.text_type),
+            WarehouseColumn("committed_at", warehouse.timestamp_type),
+            WarehouseColumn(WRITTEN, warehouse.text_type),
+            WarehouseColumn(SHAPE, warehouse.text_type),
+            WarehouseColumn(CHECKS, warehouse.text_type),
         ]
         return warehouse.create(self.table, columns, key=("flow_key", "epoch", "seq"))
 
@@ -151,4 +154,4 @@ class CommitsTable:
 
     def _eq(self, column: str) -> str:
         """SQL `column = ?`, as a condition or an assignment."""
-        return f"{self._warehouse.name(column)} = {self._warehouse.mark}"
+        return f"{self._warehouse.name(column)} = {self._warehouse.placeholder}"

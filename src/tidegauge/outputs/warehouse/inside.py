@@ -25,7 +25,9 @@ def fill_stage(
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
         for field in stage.fields
     ]
-    session.run(warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)]))
+    session.run(
+        warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.integer_type)])
+    )
     names = ", ".join(warehouse.name(one.name) for one in columns)
     ordinal = warehouse.name(stage.ordinal)
     number = f"COALESCE(-1 - {inside.wrong}, 0)" if inside.wrong else "0"

@@ -195,7 +195,7 @@ def _stamps(target: ModeTarget) -> list[tuple[str, str]]:
     """The metadata columns with the SQL of their values; `_values` has the values for its marks."""
     if target.run_id is None:
         return []
-    return [(RUN_ID, target.warehouse.mark), (LOADED_AT, target.warehouse.now)]
+    return [(RUN_ID, target.warehouse.placeholder), (LOADED_AT, target.warehouse.now)]
 
 
 def _values(target: ModeTarget) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class WarehouseOutput:
             session.commit()
             target.pending = target.check.pending(session) is not None
 
-    def is_pending(self, epoch: int) -> bool:
+    def shows_earlier_rows(self, epoch: int) -> bool:
         target = self.target
         if not target.warehouse.is_there():
             return False

@@ -69,8 +69,8 @@ class WarehouseQuarantine:
             return
         session.rollback()
         warehouse = self._warehouse
-        kinds = {AT: warehouse.moment, **dict.fromkeys(_NUMBERS, warehouse.whole)}
-        columns = [WarehouseColumn(name, kinds.get(name, warehouse.text)) for name in QUARANTINE_COLUMNS]
+        kinds = {AT: warehouse.timestamp_type, **dict.fromkeys(_NUMBERS, warehouse.integer_type)}
+        columns = [WarehouseColumn(name, kinds.get(name, warehouse.text_type)) for name in QUARANTINE_COLUMNS]
         session.run(warehouse.create(self.table, columns))
         session.commit()
 
@@ -152,7 +152,7 @@ class WarehouseQuarantine:
         masks: list[int],
         batched: QuarantineBatch,
     ) -> int:
-        warehouse, name, mark = self._warehouse, self._warehouse.name, self._warehouse.mark
+        warehouse, name, mark = self._warehouse, self._warehouse.name, self._warehouse.placeholder
         tag = batched.tag
         window = ", ".join(
             f"{batched.input} ({to_text(one.after)}, {to_text(one.upto)}]" for one in batched.batch.windows
@@ -184,6 +184,6 @@ class WarehouseQuarantine:
         )
 
     def _make_flow_condition(self, alias: str) -> tuple[str, tuple[str, str]]:
-        name, mark = self._warehouse.name, self._warehouse.mark
+        name, mark = self._warehouse.name, self._warehouse.placeholder
         where = f"{alias}.{name('_pipeline')} = {mark} AND {alias}.{name('_flow')} = {mark}"
         return where, (self._pipeline, self._flow)

@@ -159,7 +159,9 @@ def keep_last(
         for field in stage.fields
     ]
     session.rollback()
-    session.run(warehouse.create(kept.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)]))
+    session.run(
+        warehouse.create(kept.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.integer_type)])
+    )
     session.commit()
     key = ", ".join(map(warehouse.name, stage.key))
     ordinal = warehouse.name(stage.ordinal)

@@ -84,8 +84,8 @@ def make_condition_after(
     parts: list[str] = []
     values: list[Any] = []
     for place, name in enumerate(names):
-        equal = [f"{before} = {warehouse.mark}" for before in names[:place]]
-        parts.append(" AND ".join([*equal, f"{name} > {warehouse.mark}"]))
+        equal = [f"{before} = {warehouse.placeholder}" for before in names[:place]]
+        parts.append(" AND ".join([*equal, f"{name} > {warehouse.placeholder}"]))
         values += last[: place + 1]
     return "(" + " OR ".join(f"({part})" for part in parts) + ")", tuple(values)
 

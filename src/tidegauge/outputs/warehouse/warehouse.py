@@ -3,9 +3,9 @@
 The core (the files of this folder) writes SQL that every engine understands, and asks an
 engine for the words in which they differ. An engine has nothing to do with tags, epochs or modes.
 
-A statement's identifiers come from `name` and `table`; its values are passed separately, with `mark` in their
-places. No part of an identifier may be taken for a placeholder: an engine whose driver would do that (`%`,
-`?`) chooses a `mark` that no identifier can hold, and puts the driver's own there to run a statement.
+A statement's identifiers come from `name` and `table`; its values are passed separately, with `placeholder`
+in their places. No part of an identifier may be taken for a placeholder: an engine whose driver would do that
+(`%`, `?`) chooses one that no identifier can hold, and puts the driver's own there to run a statement.
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ class StagingTable:
 class Warehouse(ABC):
     """One database that rows are written to. Threads share it: state belongs into a session."""
 
-    mark: str = "?"
+    placeholder: str = "?"
     """Stands for a value in a statement."""
     now: str = "CURRENT_TIMESTAMP"
     """SQL of the server's time, in UTC without a zone, with microseconds where it has them."""
-    moment: str = "TIMESTAMP"
+    timestamp_type: str = "TIMESTAMP"
     """The column type for `now`."""
-    whole: str = "BIGINT"
-    text: str = "TEXT"
-    """Column types of our own tables: `whole` for any 64-bit integer, `text` for any text."""
+    integer_type: str = "BIGINT"
+    text_type: str = "TEXT"
+    """Column types of our own tables: for any 64-bit integer, and for any text."""
     short: str = "VARCHAR(64)"
     """The column type for ASCII text of up to 64 characters that is part of a key."""
-    flag: str = "BOOLEAN"
+    boolean_type: str = "BOOLEAN"
     true: str = "TRUE"
     false: str = "FALSE"
     keys_enforced: bool = True

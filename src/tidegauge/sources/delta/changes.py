@@ -109,7 +109,7 @@ class DeltaChangedInput:
         self._small = small
 
     @property
-    def moves(self) -> bool:
+    def has_changes(self) -> bool:
         return self._way not in (ReadWay.PINNED, ReadWay.NOTHING)
 
     @property
@@ -147,7 +147,9 @@ class DeltaChangedInput:
                 return self._read_added(stamps=False)
             if (net := self._small_net) is not None:
                 return net[0]
-            return repeat_rows(self._net, self._fields, gone=False) if self.moves else self._make_empty()
+            return (
+                repeat_rows(self._net, self._fields, gone=False) if self.has_changes else self._make_empty()
+            )
 
     def gone(self) -> DataFrame:
         with self._translate_errors():

@@ -220,7 +220,7 @@ class DuckDBDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
+    def read_clock(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
         """While a process writes to the file, no other can open it: so no other process has open work."""
         with self._open() as file:
             row = file.connection.execute(

@@ -263,7 +263,7 @@ class MysqlDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> ClockReading:
+    def read_clock(self, *, fresh: bool) -> ClockReading:
         if not fresh and self._seen is not None and time.monotonic() - self._seen[0] < _STALE:
             return self._seen[1]
         began = time.monotonic()

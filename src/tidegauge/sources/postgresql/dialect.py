@@ -251,7 +251,7 @@ class PostgresqlDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
+    def read_clock(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
         return look(self, self._offsets)
 
     def close(self) -> None:

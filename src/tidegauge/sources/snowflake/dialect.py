@@ -233,7 +233,7 @@ class SnowflakeDialect:
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:  # noqa: ARG002 - columns have one type
         return None
 
-    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
+    def read_clock(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
         ((clock,),) = self.rows(f"SELECT {COMMENT} TO_VARCHAR(SYSDATE(), 'YYYY-MM-DD HH24:MI:SS.FF6')")
         lowest, highest, zone = self._offsets
         return ClockReading(

@@ -221,7 +221,7 @@ class SqliteDialect:
 
     def notation(self, source_table: SourceTable, where: str) -> Notation | None:
         parts = (source_table.cursor, *source_table.key)
-        moments = source_table.cursor_kind == "timestamp" and source_table.cursor.epoch is None
+        moments = source_table.cursor_kind == "timestamp" and source_table.cursor.unix_unit is None
         asked = [f"typeof({part.order})" for part in parts]
         asked.append(_pattern_of(source_table.cursor.order) if moments else "''")
         table = relation(source_table, self.name)
@@ -251,7 +251,7 @@ class SqliteDialect:
             )
         return notation
 
-    def moment(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
+    def read_clock(self, *, fresh: bool) -> ClockReading:  # noqa: ARG002 - it is always fresh
         ((text,),) = self.rows(f"SELECT {COMMENT} strftime('%Y-%m-%d %H:%M:%f', 'now')")
         return ClockReading(datetime.fromisoformat(text))
 

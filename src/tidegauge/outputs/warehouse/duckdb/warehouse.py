@@ -51,7 +51,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 class DuckDB(FileWarehouse):
     now = "(now() AT TIME ZONE 'UTC')"
-    text = "VARCHAR"
+    text_type = "VARCHAR"
     short = "VARCHAR"
     key_after = True
     folds_case = True
@@ -235,7 +235,9 @@ class DuckDB(FileWarehouse):
             if _is_local(brought.files):
                 return self._make(session, stage, "TABLE", brought.files)
             columns = [WarehouseColumn(field.name, self.type(field, key=False)) for field in stage.fields]
-            session.alone(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.whole)]))
+            session.alone(
+                self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.integer_type)])
+            )
             return session.take_in(self.table(stage.table), _number_rows(brought), _schema(brought))
 
     def _make(self, session: DuckDBSession, stage: StagingTable, what: str, files: Sequence[LakeFile]) -> int:

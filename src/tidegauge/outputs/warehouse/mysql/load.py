@@ -12,7 +12,7 @@ import pymysql
 from tidegauge.errors import OutputError
 from tidegauge.model.secret import mask
 from tidegauge.outputs.warehouse.mysql import load_data
-from tidegauge.outputs.warehouse.mysql.session import DISABLED, MARK, MysqlLogin, MysqlSession
+from tidegauge.outputs.warehouse.mysql.session import DISABLED, PLACEHOLDER, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.tasks import Parts
 from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
@@ -69,11 +69,14 @@ class LoadSink:
             rows = bring_in(session, self.rows, parts)
             try:
                 session.run(
-                    f"INSERT INTO {self.marks} (`task`, `rows`) VALUES ({MARK}, {MARK})", (task, rows)
+                    f"INSERT INTO {self.marks} (`task`, `rows`) VALUES ({PLACEHOLDER}, {PLACEHOLDER})",
+                    (task, rows),
                 )
             except ValueRejected:
                 session.rollback()
-                ((theirs,),) = session.rows(f"SELECT `rows` FROM {self.marks} WHERE `task` = {MARK}", (task,))
+                ((theirs,),) = session.rows(
+                    f"SELECT `rows` FROM {self.marks} WHERE `task` = {PLACEHOLDER}", (task,)
+                )
                 return int(theirs)
             session.commit()
             return rows

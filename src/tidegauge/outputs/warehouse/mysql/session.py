@@ -27,7 +27,7 @@ from tidegauge.outputs.warehouse.warehouse import (
     WriteConflict,
 )
 
-MARK = "\0"
+PLACEHOLDER = "\0"
 """Stands for a value in a statement; no identifier holds it."""
 DEFAULT_PORT = 3306
 _IDLE_SECONDS = 20
@@ -164,7 +164,7 @@ class MysqlSession:
         try:
             with self.connection.cursor() as cursor:
                 if values:
-                    cursor.execute(sql.replace("%", "%%").replace(MARK, "%s"), tuple(values))
+                    cursor.execute(sql.replace("%", "%%").replace(PLACEHOLDER, "%s"), tuple(values))
                 else:
                     cursor.execute(sql)
                 described: Any = cursor.description  # None without a result set, which the stubs leave out.

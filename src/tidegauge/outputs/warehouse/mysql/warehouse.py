@@ -34,7 +34,7 @@ from tidegauge.outputs.warehouse.mysql.load import (
     choose_hexed,
     takes_local,
 )
-from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, MARK, MysqlLogin, MysqlSession
+from tidegauge.outputs.warehouse.mysql.session import DEFAULT_PORT, PLACEHOLDER, MysqlLogin, MysqlSession
 from tidegauge.outputs.warehouse.warehouse import (
     LockTimeout,
     StagingTable,
@@ -86,16 +86,16 @@ _COLLATION = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bi
 
 
 class MySQL(Warehouse):
-    mark = MARK
+    placeholder = PLACEHOLDER
     finds_repeats = True
     takes_tasks = True
     keeps_sessions = True
     ddl_commits = True
     now = "UTC_TIMESTAMP(6)"
-    moment = "datetime(6)"
-    text = "longtext"
+    timestamp_type = "datetime(6)"
+    text_type = "longtext"
     short = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin"
-    flag = "tinyint(1)"
+    boolean_type = "tinyint(1)"
     true = "1"
     false = "0"
     folds_case = True
@@ -118,7 +118,7 @@ class MySQL(Warehouse):
         schema = table.schema or self._login.arguments["database"]
         found = session.rows(
             "SELECT TABLE_TYPE FROM information_schema.TABLES"
-            f" WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}",
+            f" WHERE TABLE_SCHEMA = {PLACEHOLDER} AND TABLE_NAME = {PLACEHOLDER}",
             (schema, table.table),
         )
         if not found:
@@ -130,8 +130,8 @@ class MySQL(Warehouse):
             )
         described = session.rows(
             "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, NUMERIC_PRECISION, NUMERIC_SCALE"
-            f" FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}"
-            " ORDER BY ORDINAL_POSITION",
+            f" FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {PLACEHOLDER}"
+            f" AND TABLE_NAME = {PLACEHOLDER} ORDER BY ORDINAL_POSITION",
             (schema, table.table),
         )
         return tuple(
@@ -142,7 +142,8 @@ class MySQL(Warehouse):
     def is_loose(self, session: WarehouseSession, table: TableName) -> bool:
         """Tidegauge's own tables compare bytes; a table that somebody else made may have any collation."""
         found = session.rows(
-            f"SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK}"
+            f"SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {PLACEHOLDER}"
+            f" AND TABLE_NAME = {PLACEHOLDER}"
             " AND COLLATION_NAME NOT LIKE '%nopad_bin' AND COLLATION_NAME NOT LIKE '%0900_bin' LIMIT 1",
             (table.schema or self._login.arguments["database"], table.table),
         )
@@ -151,7 +152,7 @@ class MySQL(Warehouse):
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT TABLE_NAME FROM information_schema.TABLES"
-            f" WHERE TABLE_SCHEMA = {MARK} AND LEFT(TABLE_NAME, {len(prefix)}) = {MARK}",
+            f" WHERE TABLE_SCHEMA = {PLACEHOLDER} AND LEFT(TABLE_NAME, {len(prefix)}) = {PLACEHOLDER}",
             (schema or self._login.arguments["database"], prefix),
         )
         return [str(name) for (name,) in found]
@@ -243,7 +244,8 @@ class MySQL(Warehouse):
         """MODIFY drops what is not stated again, so the collation and NOT NULL are repeated."""
         ((null, collation),) = session.rows(
             "SELECT IS_NULLABLE, COLLATION_NAME FROM information_schema.COLUMNS"
-            f" WHERE TABLE_SCHEMA = {MARK} AND TABLE_NAME = {MARK} AND COLUMN_NAME = {MARK}",
+            f" WHERE TABLE_SCHEMA = {PLACEHOLDER} AND TABLE_NAME = {PLACEHOLDER}"
+            f" AND COLUMN_NAME = {PLACEHOLDER}",
             (table.schema or self._login.arguments["database"], table.table, column),
         )
         if str(collation).startswith("utf8mb4_") and kind.startswith(("varchar", "longtext")):
@@ -260,7 +262,7 @@ class MySQL(Warehouse):
 
     def hold(self, session: WarehouseSession, name: str) -> bool:
         wait = max(1, round(self.patience))
-        ((taken,),) = session.rows(f"SELECT GET_LOCK({MARK}, {wait})", (name,))
+        ((taken,),) = session.rows(f"SELECT GET_LOCK({PLACEHOLDER}, {wait})", (name,))
         if taken != 1:
             raise LockTimeout("another session makes the table anew")
         cast(MysqlSession, session).holds = True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tidegauge.outputs.warehouse.postgresql import copy_binary
-from tidegauge.outputs.warehouse.postgresql.session import MARK, PostgresqlLogin, PostgresqlSession
+from tidegauge.outputs.warehouse.postgresql.session import PLACEHOLDER, PostgresqlLogin, PostgresqlSession
 from tidegauge.outputs.warehouse.tasks import Parts
 from tidegauge.outputs.warehouse.warehouse import ValueRejected
 
@@ -36,12 +36,15 @@ class CopySink:
             # An unlogged table is empty after a server crash anyway: no commit need wait for the disk.
             session.run("SET LOCAL synchronous_commit = off")
             rows = copy_in(session, self.copy, parts, self.key)
-            mark = f"INSERT INTO {self.marks} (task, rows) VALUES ({MARK}, {MARK}) ON CONFLICT DO NOTHING"
+            mark = (
+                f"INSERT INTO {self.marks} (task, rows) VALUES ({PLACEHOLDER}, {PLACEHOLDER})"
+                " ON CONFLICT DO NOTHING"
+            )
             if session.run(mark, (task, rows)):
                 session.commit()
                 return rows
             session.rollback()
-            ((theirs,),) = session.rows(f"SELECT rows FROM {self.marks} WHERE task = {MARK}", (task,))
+            ((theirs,),) = session.rows(f"SELECT rows FROM {self.marks} WHERE task = {PLACEHOLDER}", (task,))
             return int(theirs)
 
 

@@ -13,7 +13,7 @@ from tidegauge.outputs.warehouse.privileges import SchemaNeeds, TableNeed
 class PrivilegeSql:
     """How the SQL for PostgreSQL and for Redshift differs."""
 
-    mark: str = "\0"
+    placeholder: str = "\0"
     owns: str = "pg_has_role(c.relowner, 'USAGE')"
     newer: bool = True
     """Whether a session can be read-only, and columns have privileges of their own."""
@@ -37,7 +37,7 @@ def find_lacks(
     schema = needs.schema or "public"
     found = asked.rows(
         "SELECT has_schema_privilege(oid, 'USAGE'), has_schema_privilege(oid, 'CREATE')"
-        f" FROM pg_namespace WHERE nspname = {words.mark}",
+        f" FROM pg_namespace WHERE nspname = {words.placeholder}",
         (schema,),
     )
     if not found:
@@ -66,7 +66,8 @@ def _find_table_lacks(
     found = asked.rows(
         f"SELECT c.oid::bigint, {words.owns} FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace"
-        f" WHERE n.nspname = {words.mark} AND c.relname = {words.mark} AND c.relkind IN ('r', 'p')",
+        f" WHERE n.nspname = {words.placeholder} AND c.relname = {words.placeholder}"
+        " AND c.relkind IN ('r', 'p')",
         (schema, name),
     )
     if not found:

@@ -22,7 +22,7 @@ from tidegauge.outputs.warehouse.warehouse import (
     WriteConflict,
 )
 
-MARK = "\0"
+PLACEHOLDER = "\0"
 """Stands for a value in a statement; no identifier holds it."""
 DEFAULT_PORT = 5432
 _IDLE_SECONDS = 20
@@ -149,7 +149,7 @@ class PostgresqlSession:
         try:
             if not values:
                 return self.connection.execute(sql.encode())
-            query = sql.replace("%", "%%").replace(MARK, "%s")
+            query = sql.replace("%", "%%").replace(PLACEHOLDER, "%s")
             return self.connection.execute(query.encode(), tuple(values))
         except psycopg.Error as error:
             raise self.translate(error, sql) from error

@@ -17,7 +17,7 @@ from tidegauge.outputs.warehouse import lake_files as lake
 from tidegauge.outputs.warehouse.postgresql.load import CopySink, copy_in
 from tidegauge.outputs.warehouse.postgresql.session import (
     DEFAULT_PORT,
-    MARK,
+    PLACEHOLDER,
     PostgresqlLogin,
     PostgresqlSession,
 )
@@ -65,13 +65,13 @@ _CREATE_LOCK = 0x7469646567617567
 
 
 class PostgreSQL(Warehouse):
-    mark = MARK
+    placeholder = PLACEHOLDER
     finds_repeats = True
     forgets_stages = True
     takes_tasks = True
     keeps_sessions = True
     now = "(clock_timestamp() AT TIME ZONE 'UTC')"
-    moment = "timestamp(6) without time zone"
+    timestamp_type = "timestamp(6) without time zone"
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -89,8 +89,8 @@ class PostgreSQL(Warehouse):
     def columns(self, session: WarehouseSession, table: TableName) -> tuple[Field, ...] | None:
         found = session.rows(
             "SELECT c.oid::bigint, c.relkind::text FROM pg_class c"
-            f" JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {MARK} AND c.relname = {MARK}"
-            " AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+            f" JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {PLACEHOLDER}"
+            f" AND c.relname = {PLACEHOLDER} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
             (table.schema or "public", table.table),
         )
         if not found:
@@ -104,7 +104,7 @@ class PostgreSQL(Warehouse):
         described = session.rows(
             "SELECT a.attname, t.typname, format_type(a.atttypid, a.atttypmod)"
             " FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
-            f" WHERE a.attrelid = {MARK} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            f" WHERE a.attrelid = {PLACEHOLDER} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
             (oid,),
         )
         return tuple(
@@ -114,7 +114,7 @@ class PostgreSQL(Warehouse):
     def tables(self, session: WarehouseSession, schema: str | None, prefix: str) -> list[str]:
         found = session.rows(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            f" WHERE n.nspname = {MARK} AND starts_with(c.relname::text, {MARK})"
+            f" WHERE n.nspname = {PLACEHOLDER} AND starts_with(c.relname::text, {PLACEHOLDER})"
             " AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
             (schema or "public", prefix),
         )

@@ -56,7 +56,9 @@ def _insert_keys(
             rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
             for first in range(0, len(rows), _KEYS_AT_ONCE):
                 block = rows[first : first + _KEYS_AT_ONCE]
-                marks = ", ".join([f"({', '.join([warehouse.mark] * len(stage.fields))}, 0)"] * len(block))
+                marks = ", ".join(
+                    [f"({', '.join([warehouse.placeholder] * len(stage.fields))}, 0)"] * len(block)
+                )
                 session.run(
                     f"INSERT INTO {warehouse.table(stage.table)} ({names}) VALUES {marks}",
                     [value for row in block for value in row],
@@ -71,7 +73,7 @@ def bring(warehouse: Redshift, session: RedshiftSession, stage: StagingTable, ba
         WarehouseColumn(field.name, warehouse.type(field, key=field.name in stage.key))
         for field in stage.fields
     ]
-    make = warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.whole)])
+    make = warehouse.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, warehouse.integer_type)])
     if not batch_data.files:
         if isinstance(batch_data, KeysToDelete):
             session.run(make)

@@ -77,8 +77,8 @@ class Redshift(Warehouse):
     """
 
     now = "SYSDATE"
-    moment = "TIMESTAMP"
-    text = f"VARCHAR({VARCHAR_BYTES})"
+    timestamp_type = "TIMESTAMP"
+    text_type = f"VARCHAR({VARCHAR_BYTES})"
     copies_files = True
     keys_enforced = False
 

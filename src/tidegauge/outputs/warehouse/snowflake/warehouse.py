@@ -79,9 +79,9 @@ class Snowflake(Warehouse):
     """
 
     now = "SYSDATE()"
-    moment = "TIMESTAMP_NTZ(6)"
-    whole = "NUMBER(19,0)"
-    text = "VARCHAR"
+    timestamp_type = "TIMESTAMP_NTZ(6)"
+    integer_type = "NUMBER(19,0)"
+    text_type = "VARCHAR"
     keys_enforced = False
     ddl_commits = True
 
@@ -198,7 +198,7 @@ class Snowflake(Warehouse):
         columns = [
             WarehouseColumn(one.name, self.type(one, key=one.name in stage.key)) for one in stage.fields
         ]
-        session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.whole)]))
+        session.run(self.create(stage.table, [*columns, WarehouseColumn(stage.ordinal, self.integer_type)]))
         session.commit()
         if batch_data.files:
             lake.check(batch_data.files)
@@ -217,7 +217,7 @@ class Snowflake(Warehouse):
         place = f"TIDEGAUGE_PUT_{uuid.uuid4().hex[:12].upper()}"
         # Named like the staging table, so that it is cleared away with it if this process is killed.
         raw = self.table(TableName(stage.table.schema, f"{stage.table.table}_r"))
-        kinds = [*(self.type(one, key=False) for one in stage.fields), self.whole]
+        kinds = [*(self.type(one, key=False) for one in stage.fields), self.integer_type]
         columns = [f"C{at}" for at in range(len(kinds))]
         declared = ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
         into = ", ".join(self.name(name) for name in (*(one.name for one in stage.fields), stage.ordinal))

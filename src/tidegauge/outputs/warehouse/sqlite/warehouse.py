@@ -162,7 +162,7 @@ class SQLite(FileWarehouse):
         assert isinstance(session, SQLiteSession)
         lake.check(batch_data.files)
         columns = [WarehouseColumn(f.name, self.type(f, key=f.name in stage.key)) for f in stage.fields]
-        columns.append(WarehouseColumn(stage.ordinal, self.whole))
+        columns.append(WarehouseColumn(stage.ordinal, self.integer_type))
         marks = ", ".join("?" * len(columns))
         with ensure_splits(batch_data, spark) as brought:
             session.run(self.create(stage.table, columns))

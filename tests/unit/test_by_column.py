@@ -9,7 +9,7 @@ import pytest
 from tidegauge.errors import ConfigError, SourceError, TableReplaced
 from tidegauge.model.delta_flow import DeltaInput, ReadByColumn, TableRef
 from tidegauge.model.position import RowPosition, Value, ValueKind
-from tidegauge.plan.columns import ColumnReadState, check_not_lower, check_same, go_back, note_late
+from tidegauge.plan.by_column import ColumnReadState, check_not_lower, check_same, go_back, note_late
 
 PART = DeltaInput("t", TableRef(name="s.t"), by_column=ReadByColumn("at"))
 

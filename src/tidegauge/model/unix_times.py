@@ -1,4 +1,4 @@
-"""Integers that are moments: seconds, milliseconds or microseconds since 1970, in UTC."""
+"""Numbers that are moments (Unix times): seconds, milliseconds or microseconds since 1970, in UTC."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ _FIRST = 10**8
 """In seconds, March 1973. From there to the year 5138 no number is a valid moment in two of the units."""
 
 
-class EpochUnit(StrEnum):
+class UnixUnit(StrEnum):
     SECONDS = "s"
     MILLISECONDS = "ms"
     MICROSECONDS = "us"
 
     @property
-    def unit(self) -> timedelta:
+    def step(self) -> timedelta:
         return timedelta(seconds=1) / self.each
 
     @property
     def each(self) -> int:
         """How many of this unit make a second."""
-        return {EpochUnit.SECONDS: 1, EpochUnit.MILLISECONDS: 10**3, EpochUnit.MICROSECONDS: 10**6}[self]
+        return {UnixUnit.SECONDS: 1, UnixUnit.MILLISECONDS: 10**3, UnixUnit.MICROSECONDS: 10**6}[self]
 
 
-def number_of(moment: datetime, epoch: EpochUnit) -> int:
+def number_of(moment: datetime, unit: UnixUnit) -> int:
     """Return a moment (UTC, without a zone) as a number of this unit, rounded down."""
-    return (moment.replace(tzinfo=UTC) - _BEGIN) // epoch.unit
+    return (moment.replace(tzinfo=UTC) - _BEGIN) // unit.step
 
 
-def unit_of(number: int) -> EpochUnit | None:
+def unit_of(number: int) -> UnixUnit | None:
     """Return the unit in which the number is a moment between 1973 and 5138; None if it is so in no unit."""
-    return next((epoch for epoch in EpochUnit if _FIRST <= number // epoch.each < _FIRST * 1000), None)
+    return next((unit for unit in UnixUnit if _FIRST <= number // unit.each < _FIRST * 1000), None)
 
 
 def moment_of(text: str) -> datetime | None:
     """Parse a moment, in UTC without a zone; the size of the number decides the unit. None: not a moment."""
     if not (text.isascii() and text.isdigit()):
         return None
-    epoch = unit_of(int(text))
+    unit = unit_of(int(text))
     try:
-        return None if epoch is None else (_BEGIN + int(text) * epoch.unit).replace(tzinfo=None)
+        return None if unit is None else (_BEGIN + int(text) * unit.step).replace(tzinfo=None)
     except OverflowError:
         return None
