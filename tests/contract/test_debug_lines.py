@@ -41,7 +41,7 @@ def test_debug_shows_what_a_run_does_and_hides_the_salt(
     assert [line for line in lines if re.match(r"orders/load: reads: .*\.parquet", line)]
     for flow in ("orders/extract", "orders/load"):
         took = [found[1] for line in lines if (found := re.match(rf"{flow}: (\w+) took [\d.]+ s$", line))]
-        assert took == ["claim", "begin", "write", "publish", "settle", "advance", "finish"]
+        assert took == ["claim", "begin", "write", "publish", "confirm", "advance", "finish"]
     assert "canary" not in ran.err
     assert salt.encode().hex() not in ran.err.lower()
     assert "debug: " not in here("run", "--project", tmp_path).err

@@ -240,7 +240,7 @@ def test_d13_a_run_killed_while_it_closes_versions_is_ended_by_the_next(
 
 
 @pytest.mark.shown_on("write", "publish", "advance")
-@pytest.mark.parametrize("step", [Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.SETTLE, Step.ADVANCE])
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.CONFIRM, Step.ADVANCE])
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a12_a_run_killed_while_it_deletes_is_ended_by_the_next(
     build: Build, nursery: Nursery, step: Step, side: str

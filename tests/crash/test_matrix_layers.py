@@ -26,7 +26,9 @@ long = pytest.mark.long
 
 EVERYWHERE = [(side, step) for step in Step for side in ("before", "after")]
 AROUND_THE_COMMIT = [
-    (side, step) for side, step in EVERYWHERE if step in (Step.WRITE, Step.PUBLISH, Step.SETTLE, Step.ADVANCE)
+    (side, step)
+    for side, step in EVERYWHERE
+    if step in (Step.WRITE, Step.PUBLISH, Step.CONFIRM, Step.ADVANCE)
 ]
 Rows = list[tuple[Any, ...]]
 

@@ -20,7 +20,7 @@ TIMES = {
     Step.BEGIN: 2,
     Step.WRITE: 2,
     Step.PUBLISH: 2,
-    Step.SETTLE: 2,
+    Step.CONFIRM: 2,
     Step.ADVANCE: 2,
     Step.FINISH: 1,
 }

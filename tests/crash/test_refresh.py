@@ -14,7 +14,7 @@ from tidegauge.run.steps import Step
 
 SYNC = "tables: [t], cursor: version, batch_rows: 3, parallel: 1, mode: append"
 PLAIN = "tables: [t], cursor: version, batch_rows: 3, parallel: 1"
-AFTER = (Step.SETTLE, Step.ADVANCE, Step.FINISH)
+AFTER = (Step.CONFIRM, Step.ADVANCE, Step.FINISH)
 """What comes when the first batch is there."""
 
 

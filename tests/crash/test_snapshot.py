@@ -9,7 +9,7 @@ from tests.support.nursery import Kill, Nursery
 from tidegauge.run.steps import Step
 
 SYNC = "tables: [t], without_cursor: snapshot, deletes: hard, batch_rows: 4, parallel: 1"
-STEPS = [Step.PLAN, Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.SETTLE, Step.ADVANCE]
+STEPS = [Step.PLAN, Step.BEGIN, Step.WRITE, Step.PUBLISH, Step.CONFIRM, Step.ADVANCE]
 
 
 def begun(build: Build, nursery: Nursery, *way: str) -> House:

@@ -11,32 +11,38 @@ if TYPE_CHECKING:
     from tidegauge.flows.override.preview import OverridePreview
 
 
-def show_moves(moves: Sequence[OverridePreview]) -> None:
+def show_previews(previews: Sequence[OverridePreview]) -> None:
     from tidegauge.model.position import to_text
 
     print_table(
         ["flow", "from", "to", "rows skipped", "rows read again"],
         [
-            [move.name, to_text(move.before), to_text(move.after), count(move.skipped), count(move.again)]
-            for move in moves
+            [
+                preview.name,
+                to_text(preview.before),
+                to_text(preview.after),
+                count(preview.skipped),
+                count(preview.again),
+            ]
+            for preview in previews
         ],
         numbers=("rows skipped", "rows read again"),
     )
-    for move in moves:
-        for line in _lines(move):
-            say(f"   {move.name}: {line}")
+    for preview in previews:
+        for line in _lines(preview):
+            say(f"   {preview.name}: {line}")
 
 
-def _lines(move: OverridePreview) -> list[str]:
-    lines = [*move.notes, *(f"take care: {danger}" for danger in move.dangers)]
-    if move.unknown:
-        lines.append(move.unknown)
-    if move.supersedes:
-        lines.append(f"supersedes {move.supersedes}")
-    if move.holder:
-        lines.append(f"held by {move.holder}, who loses it: what it has not committed will not count")
-    if move.downstream:
-        lines.append(f"read by {', '.join(move.downstream)}, which see the change at their next run")
+def _lines(preview: OverridePreview) -> list[str]:
+    lines = [*preview.notes, *(f"take care: {danger}" for danger in preview.dangers)]
+    if preview.unknown:
+        lines.append(preview.unknown)
+    if preview.supersedes:
+        lines.append(f"supersedes {preview.supersedes}")
+    if preview.holder:
+        lines.append(f"held by {preview.holder}, who loses it: what it has not committed will not count")
+    if preview.downstream:
+        lines.append(f"read by {', '.join(preview.downstream)}, which see the change at their next run")
     return lines
 
 

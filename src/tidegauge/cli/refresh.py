@@ -9,7 +9,7 @@ import typer
 
 from tidegauge.cli.confirm import check_reason, confirm_with_reason
 from tidegauge.cli.output import print_json, report_error, say
-from tidegauge.cli.override_table import count_flows, show_moves
+from tidegauge.cli.override_table import count_flows, show_previews
 
 if TYPE_CHECKING:
     from tidegauge.flows.override.preview import OverridePreview
@@ -34,17 +34,17 @@ def refresh(
 
     if not dry_run:
         check_reason(f"{command} --full-refresh", reason)
-    moves = engine.preview(project, selection, stage=stage)
+    previews = engine.preview(project, selection, stage=stage)
     if not json:
-        show_moves(moves)
+        show_previews(previews)
     if dry_run:
         if json:
-            print_json(_document(command, "PLANNED", moves))
+            print_json(_document(command, "PLANNED", previews))
         else:
             say("nothing was changed")
         raise typer.Exit(0)
-    reason = confirm_with_reason(f"begin {count_flows(moves)} again at the beginning?", reason, yes=yes)
-    done = engine.refresh(project, moves, reason=reason)
+    reason = confirm_with_reason(f"begin {count_flows(previews)} again at the beginning?", reason, yes=yes)
+    done = engine.refresh(project, previews, reason=reason)
     if any(one.error is None for one in done):
         return done
     if json:

@@ -168,7 +168,7 @@ def carry_out(path: Path | None, wanted: RunRequest) -> None:
             debug=debug,
         )
         # A flow whose new epoch could not begin is not run, and its error is reported at the end.
-        order = replace(order, selection=tuple(one.move.name for one in refreshed if one.error is None))
+        order = replace(order, selection=tuple(one.preview.name for one in refreshed if one.error is None))
     elif wanted.dry_run:
         show_plan(project, order.selection, stage=order.stage, limit=order.limit, json=json, debug=debug)
     report, signalled = run_watched(

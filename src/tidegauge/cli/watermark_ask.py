@@ -9,7 +9,7 @@ import typer
 
 from tidegauge.cli.confirm import check_reason, confirm_with_reason
 from tidegauge.cli.output import print_json, report_error, say
-from tidegauge.cli.override_table import count_flows, show_moves
+from tidegauge.cli.override_table import count_flows, show_previews
 from tidegauge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,25 +39,25 @@ def override(
 
     if not dry_run:
         check_reason(f"watermark {command}", reason)
-    moves = preview_override(project, selection, request, stage=stage)
-    check_previewed(moves, previewed)
-    if not moves:
+    previews = preview_override(project, selection, request, stage=stage)
+    check_previewed(previews, previewed)
+    if not previews:
         if json:
-            _print_preview(command, moves)
+            _print_preview(command, previews)
         else:
             say("every flow stands there already; nothing to change")
         return
     if not json:
-        show_moves(moves)
+        show_previews(previews)
     if dry_run:
         if json:
-            _print_preview(command, moves)
+            _print_preview(command, previews)
         else:
             say("nothing was changed")
         return
-    _refuse_danger(moves, force=force)
-    reason = confirm_with_reason(f"change the watermark of {count_flows(moves)}?", reason, yes=yes)
-    ended = run_override(project, moves, reason=reason, unmoved=previewed is not None)
+    _refuse_danger(previews, force=force)
+    reason = confirm_with_reason(f"change the watermark of {count_flows(previews)}?", reason, yes=yes)
+    ended = run_override(project, previews, reason=reason, unmoved=previewed is not None)
     if json:
         print_json({**_head(command, done=True), "flows": [one.to_json() for one in ended]})
     for one in ended:
@@ -65,8 +65,8 @@ def override(
     raise typer.Exit(1 if any(one.error for one in ended) else 0)
 
 
-def _refuse_danger(moves: Sequence[OverridePreview], *, force: bool) -> None:
-    risky = next((move for move in moves if move.dangers), None)
+def _refuse_danger(previews: Sequence[OverridePreview], *, force: bool) -> None:
+    risky = next((preview for preview in previews if preview.dangers), None)
     if risky is not None and not force:
         raise ConfigError(
             f"{risky.name}: {risky.dangers[0]}",
@@ -78,14 +78,14 @@ def _show_done(one: OverrideResult, *, json: bool, debug: bool) -> None:
     if one.error is not None:
         report_error(one.error, json=False, debug=debug)
     elif not json:
-        say(f"{one.move.name}: done; its next run is the first of epoch {one.epoch}")
+        say(f"{one.preview.name}: done; its next run is the first of epoch {one.epoch}")
 
 
-def _print_preview(command: str, moves: Sequence[OverridePreview]) -> None:
+def _print_preview(command: str, previews: Sequence[OverridePreview]) -> None:
     from tidegauge.operations.override import name_preview
 
-    flows = [one.to_json() for one in moves]
-    print_json({**_head(command, done=False), "preview": name_preview(moves), "flows": flows})
+    flows = [one.to_json() for one in previews]
+    print_json({**_head(command, done=False), "preview": name_preview(previews), "flows": flows})
 
 
 def _head(command: str, *, done: bool) -> dict[str, Any]:

@@ -71,8 +71,8 @@ def set_(
         _refuse_previewed(previewed)
         found = open_project(project)
         tables = selection(select, table)
-        move = preview_set(found, pipeline, tables, timestamp=timestamp, position=position)
-        override_tracked(found, move, reason=reason, yes=yes, dry_run=dry_run, force=force, json=json)
+        preview = preview_set(found, pipeline, tables, timestamp=timestamp, position=position)
+        override_tracked(found, preview, reason=reason, yes=yes, dry_run=dry_run, force=force, json=json)
         return
     override(
         open_project(project),
@@ -113,8 +113,8 @@ def reset(
 
         _refuse_previewed(previewed)
         found = open_project(project)
-        move = preview_reset(found, pipeline, selection(select, table))
-        override_tracked(found, move, reason=reason, yes=yes, dry_run=dry_run, force=True, json=json)
+        preview = preview_reset(found, pipeline, selection(select, table))
+        override_tracked(found, preview, reason=reason, yes=yes, dry_run=dry_run, force=True, json=json)
         return
     override(
         open_project(project),

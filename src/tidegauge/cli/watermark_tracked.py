@@ -67,7 +67,7 @@ def show(project: Project, name: str, *, json: bool) -> None:
 
 def override(
     project: Project,
-    move: TrackerOverridePreview,
+    preview: TrackerOverridePreview,
     *,
     reason: str | None,
     yes: bool,
@@ -79,27 +79,27 @@ def override(
     from tidegauge.model.position import to_text
     from tidegauge.operations.tracker_pipelines import carry_out_tracked
 
-    words = f"watermark {move.kind} --pipeline {move.pipeline}"
+    words = f"watermark {preview.kind} --pipeline {preview.pipeline}"
     if not dry_run:
         check_reason(words, reason)
     if not json:
-        for name, (before, after) in move.positions.items():
+        for name, (before, after) in preview.positions.items():
             say(f"{name}: from {to_text(before)} to {to_text(after)}")
-        if move.supersedes is not None:
-            held = f", which {move.holder} holds" if move.holder else ""
-            say(f"its plan, {move.supersedes}{held}, is superseded")
+        if preview.supersedes is not None:
+            held = f", which {preview.holder} holds" if preview.holder else ""
+            say(f"its plan, {preview.supersedes}{held}, is superseded")
     epoch = None
     if not dry_run:
-        if move.dangers and not force:
+        if preview.dangers and not force:
             raise ConfigError(
-                f"{move.pipeline}: {move.dangers[0]}",
+                f"{preview.pipeline}: {preview.dangers[0]}",
                 hint="if that is what you want, add --force; nothing was changed",
             )
-        agreed = confirm_with_reason(f"change the watermark of {move.pipeline}?", reason, yes=yes)
-        epoch = carry_out_tracked(project, move, reason=agreed)
+        agreed = confirm_with_reason(f"change the watermark of {preview.pipeline}?", reason, yes=yes)
+        epoch = carry_out_tracked(project, preview, reason=agreed)
     if json:
-        body = {**move.to_json(), "epoch": epoch}
+        body = {**preview.to_json(), "epoch": epoch}
         done = epoch is not None
-        print_json({"schema": f"tidegauge/watermark-{move.kind}/1", "done": done, "flows": [body]})
+        print_json({"schema": f"tidegauge/watermark-{preview.kind}/1", "done": done, "flows": [body]})
     else:
-        say("nothing was changed" if epoch is None else f"{move.pipeline}: done; epoch {epoch} begins")
+        say("nothing was changed" if epoch is None else f"{preview.pipeline}: done; epoch {epoch} begins")

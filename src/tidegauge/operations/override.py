@@ -46,13 +46,13 @@ from tidegauge.sources.connections import SourceConnections
 
 @dataclass(frozen=True)
 class OverrideResult:
-    move: OverridePreview
+    preview: OverridePreview
     epoch: int | None
     error: TidegaugeError | None = None
 
     def to_json(self) -> dict[str, Any]:
         error = error_to_json(self.error) if self.error else None
-        return {**self.move.to_json(), "epoch": self.epoch, "error": error}
+        return {**self.preview.to_json(), "epoch": self.epoch, "error": error}
 
 
 def preview_override(
@@ -159,26 +159,26 @@ def _find_imported(request: Import, flows: Sequence[DataFlow]) -> tuple[DataFlow
     return tuple(flow for flow in flows if flow.name in request.marks)
 
 
-def name_preview(moves: Sequence[OverridePreview]) -> str:
+def name_preview(previews: Sequence[OverridePreview]) -> str:
     """Return a digest that changes if the previewed flows have moved or something else would happen to them,
     but not if rows come or go in the source."""
     facts = [
-        [move.name, move.kind, {name: to_json(one) for name, one in move.positions.items()},
-         move.revision.fence, move.revision.plan_id, move.revision.done, len(move.dangers)]
-        for move in moves
+        [preview.name, preview.kind, {name: to_json(one) for name, one in preview.positions.items()},
+         preview.revision.fence, preview.revision.plan_id, preview.revision.done, len(preview.dangers)]
+        for preview in previews
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def check_previewed(moves: Sequence[OverridePreview], previewed: str | None) -> None:
+def check_previewed(previews: Sequence[OverridePreview], previewed: str | None) -> None:
     """Raise WrongState if `previewed`, a digest of `name_preview`, no longer fits. None: no check."""
-    if previewed is not None and previewed != name_preview(moves):
-        raise moved_error(", ".join(move.name for move in moves[:3]) or "the flow")
+    if previewed is not None and previewed != name_preview(previews):
+        raise moved_error(", ".join(preview.name for preview in previews[:3]) or "the flow")
 
 
 def run_override(
     project: Project,
-    moves: Sequence[OverridePreview],
+    previews: Sequence[OverridePreview],
     *,
     reason: str,
     tell: Listener | None = None,
@@ -190,38 +190,38 @@ def run_override(
     """
     done: list[OverrideResult] = []
     with open_ledger(project.ledger, create=True) as ledger, SourceConnections() as sources:
-        resources = resources_for(project, [move.flow for move in moves], sources)
-        for move in moves:
+        resources = resources_for(project, [preview.flow for preview in previews], sources)
+        for preview in previews:
             try:
-                output = open_flow(move.flow, resources).output
-                expected = move.revision if unmoved else None
-                epoch = _one(ledger, output, move, reason, tell or _ignore_event, expected)
-                done.append(OverrideResult(move, epoch))
+                output = open_flow(preview.flow, resources).output
+                expected = preview.revision if unmoved else None
+                epoch = _one(ledger, output, preview, reason, tell or _ignore_event, expected)
+                done.append(OverrideResult(preview, epoch))
             except TidegaugeError as error:
-                done.append(OverrideResult(move, None, error))
+                done.append(OverrideResult(preview, None, error))
     return done
 
 
 def _one(
     ledger: LedgerWriter,
     output: Output,
-    move: OverridePreview,
+    preview: OverridePreview,
     reason: str,
     tell: Listener,
     expected: FlowRevision | None,
 ) -> int:
-    flow = move.flow
+    flow = preview.flow
     output.prepare()
     for status in ledger.status(flow.pipeline, [flow.name]):
         if status.override is not None:
             end_override(ledger, output, flow, status.override, tell)
-    _check_continues(ledger, output, flow, move.kind)
+    _check_continues(ledger, output, flow, preview.kind)
     with step(OverrideStep.BEGIN, flow.name, tell):
         begun = ledger.begin_override(
             flow.pipeline,
             flow.name,
-            move.kind,
-            move.positions,
+            preview.kind,
+            preview.positions,
             owner=this_process(),
             reason=reason,
             expected=expected,

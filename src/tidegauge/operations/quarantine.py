@@ -108,13 +108,15 @@ def _replay(
     if request is None:
         one.append(reason)
         return
-    moves = override.preview_override(project, [name], request)
-    if not moves:
+    previews = override.preview_override(project, [name], request)
+    if not previews:
         raise WrongState(
             f"{name} is before these rows: its watermark has not reached them",
             hint="run it, then replay once more",
         )
-    [result] = override.run_override(project, moves, reason=f"replay of the quarantine: {reason}", tell=tell)
+    [result] = override.run_override(
+        project, previews, reason=f"replay of the quarantine: {reason}", tell=tell
+    )
     if result.error is not None:
         raise result.error
     report = run(project, RunOptions((name,)), tell=tell, stop=stop)

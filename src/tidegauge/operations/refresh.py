@@ -31,7 +31,7 @@ def preview(
 
 
 def refresh(
-    project: Project, moves: Sequence[OverridePreview], *, reason: str, tell: Listener | None = None
+    project: Project, previews: Sequence[OverridePreview], *, reason: str, tell: Listener | None = None
 ) -> list[OverrideResult]:
     """Set the previewed flows back, upstream flows first.
 
@@ -40,71 +40,71 @@ def refresh(
     again: this is checked once more, because time has passed since the preview.
     """
     done: list[OverrideResult] = []
-    why = _find_unfillable(project, moves)
+    why = _find_unfillable(project, previews)
     failed: set[str] = set()
-    for move in _sort_by_upstream(moves):
-        if move.name in why:
-            done.append(OverrideResult(move, None, why[move.name]))
-            failed.add(move.name)
+    for one in _sort_by_upstream(previews):
+        if one.name in why:
+            done.append(OverrideResult(one, None, why[one.name]))
+            failed.add(one.name)
             continue
-        before = next((name for name in move.flow.upstreams if name in failed), None)
+        before = next((name for name in one.flow.upstreams if name in failed), None)
         if before is not None:
             error = WrongState(
-                f"{move.name}: left as it is, because {before} could not begin again",
+                f"{one.name}: left as it is, because {before} could not begin again",
                 hint="mend that first, then repeat the full refresh",
                 retryable=True,
             )
-            done.append(OverrideResult(move, None, error))
+            done.append(OverrideResult(one, None, error))
             continue
-        [one] = run_override(project, [move], reason=reason, tell=tell)
-        done.append(one)
-        if one.error is not None:
-            failed.add(move.name)
+        [result] = run_override(project, [one], reason=reason, tell=tell)
+        done.append(result)
+        if result.error is not None:
+            failed.add(one.name)
     return done
 
 
-def _sort_by_upstream(moves: Sequence[OverridePreview]) -> list[OverridePreview]:
+def _sort_by_upstream(previews: Sequence[OverridePreview]) -> list[OverridePreview]:
     """Sort so that each flow comes after those that it reads from."""
     found: list[OverridePreview] = []
-    left = list(moves)
+    left = list(previews)
     while left:
-        names = {move.name for move in left}
-        ready = [move for move in left if not names & set(move.flow.upstreams)]
+        names = {one.name for one in left}
+        ready = [one for one in left if not names & set(one.flow.upstreams)]
         found += ready
-        left = [move for move in left if move not in ready]
+        left = [one for one in left if one not in ready]
     return found
 
 
-def _find_unfillable(project: Project, moves: Sequence[OverridePreview]) -> dict[str, TidegaugeError]:
+def _find_unfillable(project: Project, previews: Sequence[OverridePreview]) -> dict[str, TidegaugeError]:
     """Return, by flow, why it could not be filled again after being emptied.
 
     A flow is not checked if its upstream is refreshed too, because the upstream will fill it.
     """
-    anew = {move.name for move in moves}
+    anew = {one.name for one in previews}
     found: dict[str, TidegaugeError] = {}
     with open_ledger(project.ledger, create=False) as ledger, SourceConnections() as sources:
         marks = ledger.watermarks(project.pipeline)
         statuses = ledger.status(project.pipeline, [*anew, ALL])
-        resources = resources_for(project, [move.flow for move in moves], sources, marks)
-        for move in moves:
-            flow = move.flow
+        resources = resources_for(project, [one.flow for one in previews], sources, marks)
+        for one in previews:
+            flow = one.flow
             suspended = find_suspension(statuses, flow.name)
             if suspended is not None:
-                found[move.name] = _explain(flow, suspended)
+                found[one.name] = _explain(flow, suspended)
                 continue
             if anew & set(flow.upstreams):
                 continue
             try:
                 open_flow(flow, resources).check_refillable()
             except TidegaugeError as error:
-                found[move.name] = _explain(flow, error)
+                found[one.name] = _explain(flow, error)
     return found
 
 
-def _add_notes(project: Project, moves: Sequence[OverridePreview]) -> list[OverridePreview]:
+def _add_notes(project: Project, previews: Sequence[OverridePreview]) -> list[OverridePreview]:
     """Return the previews; one that cannot be carried out gets the reason as its only note."""
-    why = _find_unfillable(project, moves)
-    return [replace(move, notes=(why[move.name].message,)) if move.name in why else move for move in moves]
+    why = _find_unfillable(project, previews)
+    return [replace(one, notes=(why[one.name].message,)) if one.name in why else one for one in previews]
 
 
 def _explain(flow: DataFlow, error: TidegaugeError) -> TidegaugeError:

@@ -39,7 +39,7 @@ class CommitResources:
 
 
 def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: CommitResources) -> Receipt:
-    """Begin, write, publish, settle and advance a batch. One that the output already has is only advanced."""
+    """Begin, write, publish, confirm and advance a batch. One that the output already has is only advanced."""
     plan = claim.plan
     batch, tag = plan.draft.batches[index], plan.tag(index)
     with step(Step.BEGIN, plan.draft.flow, tools.tell):
@@ -116,7 +116,7 @@ def publish_batch(
                 raise
             except OutputError as error:
                 fault = error  # proves nothing: the commit may have worked and only its answer got lost
-        with step(Step.SETTLE, tag.flow, tools.tell):
+        with step(Step.CONFIRM, tag.flow, tools.tell):
             receipt = tools.output.receipt(tag, like=batch)
     finally:
         tools.output.discard(staged)

@@ -20,7 +20,7 @@ class Step(StrEnum):
     """Rows are read and written where nobody sees them."""
     PUBLISH = "publish"
     """The output takes rows and tag in one atomic commit."""
-    SETTLE = "settle"
+    CONFIRM = "confirm"
     """The output is asked whether the tag is there."""
     ADVANCE = "advance"
     """The watermark moves, by compare-and-set on the fence; past the last batch the attempt ends with it."""
