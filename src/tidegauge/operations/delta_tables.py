@@ -87,7 +87,10 @@ class SelectedMaintenance(Maintenance):
             location = self.places.find(table)
             if location is None:
                 target = MaintainedTable(table, str(table), delta_flow)
-                gone = TableMissing(f"Spark's catalogue has no Delta table {table}", hint="check the name")
+                gone = TableMissing(
+                    f"Spark's catalogue has no Delta table {table}",
+                    hint="check the name; the files of a Parquet lake are joined by `tidegauge files compact`",
+                )
                 faults.append(
                     MaintenanceResult(target, absent=True)
                     if delta_flow
