@@ -70,18 +70,18 @@ def older(behind: int | None) -> dict[str, Any]:
     ],
 )
 def test_a7_every_version_of_mysql_says_how_far_its_slowest_channel_is(answers: Any) -> None:
-    found = as_replica(Server(answers), READING, mariadb=False)
+    found = as_replica(Server(answers), READING, "app", mariadb=False)
     assert (found.clock, found.now, found.open, found.sure) == (NOON - 6 * SECOND, NOON, (), True)
 
 
 def test_a7_a_server_without_any_replication_is_read_as_it_is() -> None:
     answers: Any = {"SHOW REPLICA STATUS": []}
-    assert as_replica(Server(answers, read_only=0, appliers=0), READING, mariadb=False) is READING
+    assert as_replica(Server(answers, read_only=0, appliers=0), READING, "app", mariadb=False) is READING
 
 
 def test_a7_on_a_writable_replica_what_is_open_counts_too() -> None:
     answers = {"SHOW REPLICA STATUS": [newer(5)]}
-    found = as_replica(Server(answers, read_only=0), READING, mariadb=False)
+    found = as_replica(Server(answers, read_only=0), READING, "app", mariadb=False)
     assert (found.clock, found.open, found.sure) == (NOON - 6 * SECOND, READING.open, False)
 
 
@@ -97,7 +97,7 @@ def test_a7_on_a_writable_replica_what_is_open_counts_too() -> None:
 def test_a7_where_a_replica_does_not_say_how_far_it_is_settle_has_to_be_longer(
     server: Server, why: str
 ) -> None:
-    found = as_replica(server, READING, mariadb=False)
+    found = as_replica(server, READING, "app", mariadb=False)
     assert found.clock == NOON
     assert found.blind is not None
     assert why in found.blind
@@ -106,4 +106,4 @@ def test_a7_where_a_replica_does_not_say_how_far_it_is_settle_has_to_be_longer(
 
 def test_a7_a_login_without_rights_on_an_ordinary_server_is_told_nothing_of_replicas() -> None:
     server = Server({}, read_only=0, appliers=0, refusal=PrivilegeMissing("no", hint=""))
-    assert as_replica(server, READING, mariadb=False) is READING
+    assert as_replica(server, READING, "app", mariadb=False) is READING

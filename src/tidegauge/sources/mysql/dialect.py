@@ -269,7 +269,7 @@ class MysqlDialect:
         began = time.monotonic()
         watch = find_watch(self._address, self._database.user)
         moment = watch.look(self, self._offsets, mariadb=self._mariadb)
-        moment = as_replica(self, moment, mariadb=self._mariadb)
+        moment = as_replica(self, moment, self._database.name, mariadb=self._mariadb)
         self._seen = began, moment
         return moment
 

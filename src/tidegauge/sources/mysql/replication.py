@@ -33,8 +33,11 @@ class MysqlReplicaSession(Protocol):
         """The rows of a statement whose columns differ from version to version."""
 
 
-def as_replica(session: MysqlReplicaSession, reading: ClockReading, *, mariadb: bool) -> ClockReading:
-    """The reading itself for a server that is no replica; else as of what it has applied.
+def as_replica(
+    session: MysqlReplicaSession, reading: ClockReading, name: str, *, mariadb: bool
+) -> ClockReading:
+    """The reading itself for a server that is no replica; else as of what it has applied. `name`: of the
+    connection.
 
     Raises SourceUnreachable for a replica that does not replicate: nobody knows how far it is.
     """
@@ -62,7 +65,7 @@ def as_replica(session: MysqlReplicaSession, reading: ClockReading, *, mariadb: 
         return replace(reading, blind=_STOPPED)
     seconds = [_find(channel, "Seconds_Behind") for channel in channels]
     if None in seconds:
-        raise _stopped_error(channels[seconds.index(None)])
+        raise _stopped_error(name, channels[seconds.index(None)])
     behind = timedelta(seconds=max(int(one) for one in seconds)) + _ROUNDING
     return at_replica(reading, reading.clock - behind, writable=writable)
 
@@ -92,10 +95,10 @@ def _is_on(value: Any) -> bool:
     return str(value).upper() in ("1", "ON")
 
 
-def _stopped_error(channel: Channel) -> SourceUnreachable:
+def _stopped_error(name: str, channel: Channel) -> SourceUnreachable:
     said = _find(channel, "Last_IO_Error") or _find(channel, "Last_SQL_Error") or ""
     return SourceUnreachable(
-        f"the server is a replica that does not replicate now{': ' if said else ''}{said}: how far it is"
+        f"{name}: the server is a replica that does not replicate now{': ' if said else ''}{said}: how far it is"
         " cannot be told",
         hint="mend its replication, or name its primary in `connections:`",
     )
