@@ -89,7 +89,7 @@ class SelectedMaintenance(Maintenance):
                 target = MaintainedTable(table, str(table), delta_flow)
                 gone = TableMissing(
                     f"Spark's catalogue has no Delta table {table}",
-                    hint="check the name; the files of a Parquet lake are joined by `tidegauge files compact`",
+                    hint="check the name; `tidegauge files compact` joins the files of a Parquet lake",
                 )
                 faults.append(
                     MaintenanceResult(target, absent=True)
