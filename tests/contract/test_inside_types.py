@@ -201,8 +201,9 @@ def test_text_that_only_spark_parses_is_refused_by_the_plan(tmp_path: Path) -> N
     place.run("CREATE TABLE every (id INTEGER PRIMARY KEY, at TEXT)")
     source_table, survey = place.survey("every", cursor="id", types={"at": "timestamp"})
     assert not survey.cuts
-    with pytest.raises(ConfigError, match="makes a timestamp of the column at"):
+    with pytest.raises(ConfigError, match="makes a timestamp of the column at") as caught:
         SameDatabaseReader(place.database).query(source_table, "1 = 1")
+    assert caught.value.hint == "leave the column as it is, or leave `execute` out"
 
 
 def test_a_name_without_a_schema_is_found_from_another_database_of_the_server() -> None:

@@ -86,6 +86,7 @@ def test_what_cannot_be_done_inside_one_database_is_refused_with_its_place(
     assert error.place is not None
     assert error.place.line == HEAD.count("\n") + 1
     assert error.hint
+    assert "spark" not in error.hint, "the default is `auto`"
     for word in words:
         assert word in error.message, error.message
 

@@ -90,27 +90,27 @@ def _in_expectations(options: TableOptions, ends: SyncEnds) -> Iterator[Conflict
 
 
 def _inside_the_database(options: TableOptions, ends: SyncEnds) -> Iterator[Conflict]:
-    through = "remove it, or leave `execute` at `spark`"
+    through = "remove it, or leave `execute` out"
     if ends.via is not None:
         yield Conflict(
             ("execute", "via"),
             f"execute `database` moves rows inside one database, and `via` takes them through"
             f" {quoted(ends.via.name)}",
-            "remove `via`, or leave `execute` at `spark`",
+            "remove `via`, or leave `execute` out",
         )
     elif not isinstance(ends.to, Database):
         yield Conflict(
             ("execute",),
             "execute `database` needs `from` and `to` to be one database, and"
             f" {quoted(ends.to.name)} is not one",
-            "leave `execute` at `spark`",
+            "leave `execute` out",
         )
     elif not share_a_transaction(ends.source, ends.to):
         yield Conflict(
             ("execute",),
             f"execute `database` needs `from` and `to` to be one database: {quoted(ends.source.name)} is"
             f" {show_address(ends.source)}, and {quoted(ends.to.name)} is {show_address(ends.to)}",
-            "leave `execute` at `spark`; if they are one, write the same address in both connections",
+            "leave `execute` out; if they are one, write the same address in both connections",
         )
     if options.expect:
         yield Conflict(

@@ -37,7 +37,7 @@ class SameDatabaseReader:
                 raise ConfigError(
                     f"{source_table.table}: `types` makes a {column.arrives} of the column {column.name}, a"
                     f" {column.native}, and with execute `database` nobody parses text",
-                    hint="leave the column as it is, or `execute` at `spark`",
+                    hint="leave the column as it is, or leave `execute` out",
                     place=source_table.options.place,
                 )
             values.append(column.inside)
