@@ -123,6 +123,7 @@ def test_the_command_asks_and_lists(project: Path) -> None:
     ("query", "said"),
     [
         ("SELEC 1", "cannot be read"),
+        ("SELECT 1 =", "cannot be read: an expression is missing near ="),
         ("SELECT * FROM nothing", "nothing"),
         ("SELECT nothing FROM runs", "nothing"),
         ("DELETE FROM runs", "only read"),

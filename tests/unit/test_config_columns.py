@@ -124,6 +124,23 @@ def test_e1_a_filter_is_one_condition_and_nothing_more(engine: Engine) -> None:
             check_condition(text, engine)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a =", "`a =` is no condition: an expression is missing near ="),
+        ("a in (select b from )", "Expected table name near )"),
+        ("a in (select b from", "Expected table name near from"),
+        ("a = 1 order by b", "Invalid expression / Unexpected token near order by"),
+        ("a = 'x", "Error tokenizing"),
+    ],
+)
+def test_what_is_wrong_with_a_filter_is_said_without_the_parsers_own_names(text: str, said: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        check_condition(text, Engine.POSTGRESQL)
+    assert said in caught.value.message
+    assert not re.search("sqlglot|class|Token[ .]|Line 1", caught.value.message), caught.value.message
+
+
 def test_a_watermark_set_by_hand_keeps_the_table_and_its_order_and_nothing_else() -> None:
     plain, whole = "db#shop.t#0123456789ab", "db#shop.t#0123456789ab.w01234567.m" + "0123456789abcdef" * 2
     found = read_identity(whole)

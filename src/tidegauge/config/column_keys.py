@@ -9,6 +9,7 @@ from tidegauge.config.problems import InvalidValue, below, must, quoted
 from tidegauge.model.columns import ColumnChoice, ColumnMask, MaskKind
 from tidegauge.model.engines import FACTS, Engine
 from tidegauge.model.secret import Secret
+from tidegauge.model.sql_error import describe_sql_error
 
 SHORTEST_SALT = 8
 _FORMS = 'write `sha256`, `{sha256: "${env:SALT}"}`, `null`, or the text that takes the value\'s place'
@@ -92,14 +93,9 @@ def check_condition(text: str, engine: Engine) -> None:
         # Parsed without our brackets around it, so that text such as `a) OR (b` is refused.
         parsed = sqlglot.parse(text, read=dialect)
     except (ParseError, TokenError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InvalidValue(f"{quoted(text)} is no condition: {_plain(reason)}", hint=hint) from None
+        said = describe_sql_error(error)
+        raise InvalidValue(f"{quoted(text)} is no condition: {said}", hint=hint) from None
     if commented or any(token.token_type.name == "SEMICOLON" for token in tokens):
         raise InvalidValue(f"{quoted(text)} holds a `;` or a comment", hint=hint)
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Condition):
         raise InvalidValue(f"{quoted(text)} is no condition", hint=hint)
-
-
-def _plain(reason: str) -> str:
-    """The parser's message without the terminal codes that underline the place."""
-    return reason.replace("\x1b[4m", "").replace("\x1b[0m", "")

@@ -9,6 +9,7 @@ from tidegauge.errors import ConfigError
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.views import TABLES, VIEWS, open_views
 from tidegauge.model.spec import Project
+from tidegauge.model.sql_error import describe_sql_error
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ def _find_tables(statement: str) -> frozenset[str]:
     try:
         parsed = [one for one in sqlglot.parse(statement, read="duckdb") if one is not None]
     except SqlglotError as error:
-        said = str(error).splitlines()[0]
-        raise ConfigError(f"the query cannot be read: {said}", hint="it is DuckDB's SQL") from error
+        raise ConfigError(
+            f"the query cannot be read: {describe_sql_error(error)}", hint="it is DuckDB's SQL"
+        ) from error
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
         raise ConfigError(
             "only one query is taken, and a ledger is only read", hint="begin with SELECT or WITH"

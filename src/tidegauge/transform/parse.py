@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from tidegauge.errors import Place, TransformFailed
+from tidegauge.model.sql_error import describe_sql_error
 
 DIALECT = "spark"
 RECURSIVE = "tidegauge_recursive"
@@ -64,14 +65,12 @@ def parse(text: str, place: Path | None = None) -> exp.Query:
         statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
     except (ParseError, TokenError) as error:
         first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-        cause = _tell_cause(first.get("description") or str(error).splitlines()[0])
         start = None
         if first.get("line"):
             before = "\n".join(text.split("\n")[: first["line"] - 1])
             start = len(before) + bool(before) + first["col"] - len(first.get("highlight") or "")
-        near = f" near {first['highlight']}" if first.get("highlight") else ""
         fail(
-            f"the SQL cannot be read: {cause}{near}",
+            f"the SQL cannot be read: {describe_sql_error(error)}",
             "if Spark does take it, say `evaluate: whole`: then it is left to Spark",
             text,
             start,
@@ -87,13 +86,6 @@ def parse(text: str, place: Path | None = None) -> exp.Query:
     if not isinstance(found, exp.Query):
         fail(f"the SQL is {_article(found.key)} and no query", "a transform is one SELECT", text, None, place)
     return found
-
-
-def _tell_cause(said: str) -> str:
-    """What sqlglot says, without the names of its classes."""
-    if said.startswith("Required keyword"):
-        return "an expression is missing"
-    return said.split(" but got <Token")[0].rstrip(".")
 
 
 def inline_ctes(query: exp.Query) -> exp.Query:
