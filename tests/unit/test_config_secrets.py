@@ -131,6 +131,44 @@ def test_a_reference_that_leads_nowhere_is_named_with_its_place(
         assert hint in (error.hint or "")
 
 
+SYNC = """\
+connections: {app: {type: mysql, host: h, database: d, user: u}, lake: {type: parquet, path: lake}}
+sync:
+  - {from: app, to: lake, tables: 'd.*', cursor: at,
+     """
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SYNC + "exclude: [▲'${env:TG_NOT_SET}', a]}\n", "TG_NOT_SET is not set"),
+        (SYNC + "types: {a: ▲'${env:TG_NOT_SET}'}}\n", "TG_NOT_SET is not set"),
+        (SYNC + "mask: {email: {sha256: ▲plain}}}\n", "`sha256` is plain text in the file"),
+        (SYNC + "exclude: [▲&x '${env:TG_NOT_SET}'], tags: [*x]}\n", "TG_NOT_SET is not set"),
+        ("alerts: {to: [▲'${env:TG_NOT_SET}']}\n", "TG_NOT_SET is not set"),
+        ("modules: [▲'${env:TG_NOT_SET}']\n", "TG_NOT_SET is not set"),
+        ("connections: {app: {type: ▲'${env:TG_NOT_SET}'}}\n", "TG_NOT_SET is not set"),
+        ("connections: {app: ▲'${env:TG_NOT_SET}'}\n", "TG_NOT_SET is not set"),
+        ("flows: {f: ▲'${env:TG_NOT_SET}'}\n", "TG_NOT_SET is not set"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_the_only_thing_said_of_its_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    error = refused(tmp_path, "pipeline: x\n" + text.replace("▲", ""))
+    assert message in error.message
+    assert "\n" not in error.message
+    before = text[: text.index("▲")]
+    assert at(error) == (before.count("\n") + 2, len(before) - before.rfind("\n"))
+
+
+def test_other_mistakes_are_told_beside_a_reference_that_leads_nowhere(tmp_path: Path) -> None:
+    text = SYNC + "exclude: ['${env:TG_NOT_SET}', 5], tags: ['a b']}\n"
+    first, second = refused(tmp_path, "pipeline: x\n" + text).message.split("\n")
+    assert first == "the environment variable TG_NOT_SET is not set"
+    assert second.endswith("the tag `a b` holds a space or a comma (tags are words)")
+
+
 @pytest.mark.parametrize("value", ["$DB_HOST", "x $DB_HOST", "$db"])
 def test_a_shell_variable_shows_the_right_form(tmp_path: Path, value: str) -> None:
     error = refused(tmp_path, f"pipeline: {value}\n")

@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 from tidegauge.config.document import YamlDocument
 from tidegauge.config.forms import Keys
 from tidegauge.config.problems import InvalidValue, KeyPath, Problem, as_error, must, nearest, quoted
-from tidegauge.config.secrets import references
+from tidegauge.config.secrets import interpolate, references
+from tidegauge.errors import Place
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound=Keys)
@@ -28,6 +29,14 @@ class Problems:
     def __init__(self, document: YamlDocument, problems: list[Problem] | None = None) -> None:
         self.document = document
         self.problems: list[Problem] = [] if problems is None else problems
+        self._unresolved: dict[Place, Problem] = {}
+
+    def resolve_references(self) -> dict[str, Any]:
+        """The document's values with references resolved. One that cannot be resolved is None, and a problem;
+        what else is found wrong at its place only follows from that, and is not reported."""
+        tree = interpolate(self.document, self.problems)
+        self._unresolved = {problem.place: problem for problem in self.problems}
+        return tree
 
     def beside(self, document: YamlDocument) -> Problems:
         """The Problems of another document of the same project, which go to the same list."""
@@ -35,7 +44,7 @@ class Problems:
 
     def finish(self) -> None:
         if self.problems:
-            raise as_error(self.problems)
+            raise as_error([one for one in self.problems if self._unresolved.get(one.place, one) == one])
 
     def keys(self, model: type[_K], value: Any, trail: KeyPath) -> _K | None:
         """The value as an instance of `model`, or None when it has problems."""
@@ -108,8 +117,7 @@ class Problems:
             key = where[-1]
             if where not in self.document.values:
                 self.add(f"the key `{key}` is missing", trail, hint=f"add `{key}: …`", at_key=True)
-            elif not any(problem.place == self.document.values[where] for problem in self.problems):
-                # A reference that could not be resolved has its problem already.
+            else:
                 self.add(f"the key `{key}` needs a value, not null", where)
         else:
             error = detail.get("ctx", {}).get("error")

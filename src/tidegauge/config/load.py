@@ -19,7 +19,6 @@ from tidegauge.config.ledger import DEFAULT, check_address
 from tidegauge.config.optimize_flows import find_tables
 from tidegauge.config.problems import InvalidValue
 from tidegauge.config.project_keys import ProjectKeys
-from tidegauge.config.secrets import interpolate
 from tidegauge.config.spark import make_spark
 from tidegauge.config.syncs import make_syncs
 from tidegauge.config.telemetry import make_telemetry
@@ -39,7 +38,7 @@ def load_project(file: Path) -> Project:
     """
     document = read_document(file)
     check = Problems(document)
-    tree = interpolate(document, check.problems)
+    tree = check.resolve_references()
     keys = check.keys(ProjectKeys, tree, ())
     # The rest is checked even when a key at the top is wrong, to report all mistakes at once.
     connections = make_connections(check, tree.get("connections"))
