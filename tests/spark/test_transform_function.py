@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.moving import Table, collected, delta_flow, quick
+from tests.support.project import here
 from tidegauge.errors import TransformFailed
 from tidegauge.model.batch_data import DeltaChange
 from tidegauge.model.delta_flow import Evaluate, Function, Sql
@@ -168,6 +169,23 @@ def test_what_was_imported_before_reaches_the_workers_too(
     importlib.import_module("own_notebook")
     found = run(table, Function("own_notebook:t_by_name", root=tmp_path)).rows
     assert [row["n"] for row in collected(found)] == [55]
+
+
+def test_what_a_transform_prints_while_it_runs_stays_out_of_the_json(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    session.sql("SELECT 1 AS id, 'shown' AS word").write.format("delta").save(str(tmp_path / "source"))
+    (tmp_path / "own_talker.py").write_text("def t(t):\n    print('printed')\n    t.show()\n    return t\n")
+    (tmp_path / "tidegauge.yml").write_text(
+        "pipeline: p\nflows:\n  f: {inputs: {t: {path: source}}, transform: own_talker:t,"
+        " output: {path: target, key: id}}\n"
+    )
+    for command, schema in (("run", "tidegauge/run/1"), ("verify", "tidegauge/verify/1")):
+        ran = here(command, "--json", "--project", tmp_path)
+        assert ran.code == 0, ran.said
+        assert ran.json["schema"] == schema
+        assert "printed" in ran.err
+        assert "|  1|shown|" in ran.err
 
 
 def test_parameters_are_the_inputs(table: Table) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.support.project import here, refused
@@ -88,3 +90,21 @@ def test_s3clean_is_a_second_name_that_help_does_not_list() -> None:
 
 def test_a_script_without_a_reason_is_told_so_before_anything_is_looked_at() -> None:
     refused(here("backfill", "-t", "x", "--to", "2025-01-01"), "reason", code=2)
+
+
+@pytest.mark.parametrize("error", [ConfigError("gone"), RuntimeError("gone")])
+def test_with_json_what_anything_else_prints_goes_to_stderr(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def chatter(*_: object) -> None:
+        thread = threading.Thread(target=print, args=("from a thread",))
+        thread.start()
+        thread.join()
+        print("chatter")
+        raise error
+
+    monkeypatch.setattr("tidegauge.config.find.find_project", chatter)
+    ran = here("status", "--json")
+    assert "gone" in ran.json["error"]["message"]
+    assert ran.err.startswith("from a thread\nchatter\nerror: ")
+    assert here("status").out == "from a thread\nchatter\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -42,7 +43,7 @@ from tidegauge.cli import (
 )
 from tidegauge.cli.garbage import fewer_collections
 from tidegauge.cli.group import CommandGroup
-from tidegauge.cli.output import report_error, say
+from tidegauge.cli.output import report_error, reserve_stdout, say
 from tidegauge.errors import TidegaugeError, unexpected_error
 
 app = typer.Typer(
@@ -105,15 +106,14 @@ app.add_typer(spark.app, name="spark")
 
 
 def main() -> None:
+    json, debug = "--json" in sys.argv, "--debug" in sys.argv
     try:
-        with fewer_collections():
+        with fewer_collections(), reserve_stdout() if json else nullcontext():
             app()
     except TidegaugeError as error:
-        sys.exit(report_error(error, json="--json" in sys.argv, debug="--debug" in sys.argv))
+        sys.exit(report_error(error, json=json, debug=debug))
     except Exception as fault:
-        sys.exit(
-            report_error(unexpected_error(fault), json="--json" in sys.argv, debug="--debug" in sys.argv)
-        )
+        sys.exit(report_error(unexpected_error(fault), json=json, debug=debug))
     except SystemExit as end:
         # After a success return: schedulers that call this in their process take SystemExit for a failure.
         if end.code not in (None, 0):

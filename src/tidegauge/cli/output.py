@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json as jsonlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TextIO
 
 from tidegauge.cli.log import log_line
 from tidegauge.errors import TidegaugeError
@@ -26,10 +27,25 @@ _COLOURS = {
     "✗": "1;31",
 }
 _SHORT = 10
+_reserved: list[TextIO] = []
+"""The stdout of a command with `--json`, while whatever else is printed goes to stderr."""
+
+
+@contextlib.contextmanager
+def reserve_stdout() -> Iterator[None]:
+    """In this block stdout is for `print_json` alone. What transforms and libraries print goes to stderr."""
+    _reserved.append(sys.stdout)
+    try:
+        # For the whole command and not for each transform: `sys.stdout` is one for all threads.
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _reserved.pop()
 
 
 def print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(mask(jsonlib.dumps(document, ensure_ascii=False, indent=2)) + "\n")
+    stdout = _reserved[-1] if _reserved else sys.stdout
+    stdout.write(mask(jsonlib.dumps(document, ensure_ascii=False, indent=2)) + "\n")
 
 
 def say(text: str) -> None:
