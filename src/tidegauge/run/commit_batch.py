@@ -39,7 +39,7 @@ class CommitResources:
 
 
 def commit_batch(claim: Claim, index: int, read_batch: ReadBatch, tools: CommitResources) -> Receipt:
-    """Begin, write, publish, confirm and advance a batch. One that the output has already is just advanced."""
+    """Begin, write, publish, confirm and advance a batch. If the output has it already: only advance."""
     plan = claim.plan
     batch, tag = plan.draft.batches[index], plan.tag(index)
     with step(Step.BEGIN, plan.draft.flow, tools.tell):

@@ -96,9 +96,9 @@ def _is_on(value: Any) -> bool:
 
 
 def _stopped_error(name: str, channel: Channel) -> SourceUnreachable:
-    said = _find(channel, "Last_IO_Error") or _find(channel, "Last_SQL_Error") or ""
+    said = _find(channel, "Last_IO_Error") or _find(channel, "Last_SQL_Error")
+    why = f" ({said})" if said else ""
     return SourceUnreachable(
-        f"{name}: the server is a replica that does not replicate now{': ' if said else ''}{said}: how far it is"
-        " cannot be told",
+        f"{name}: the server is a replica that does not replicate now{why}: how far it is cannot be told",
         hint="mend its replication, or name its primary in `connections:`",
     )
