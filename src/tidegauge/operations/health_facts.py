@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -33,9 +33,9 @@ class PipelineFacts:
     tallies: Mapping[str, Tally]
 
     def of(self, flow: str) -> FlowFacts | None:
-        """Return a flow's facts; None if it has not run."""
+        """Return a flow's facts; None if it has neither run nor a plan."""
         status = self.statuses.get(flow)
-        if status is None or status.last_run is None:
+        if status is None or (status.last_run is None and status.plan is None):
             return None
         mark = next(iter(self.marks.get(flow, ())), None)
         tally, runs = self.tallies.get(flow, Tally()), self.runs.get(flow, [])
@@ -48,12 +48,12 @@ class PipelineFacts:
             runs=runs,
             planned_at=status.planned_at if status.plan else None,
             rows_waiting=count_waiting(self.marks.get(flow, ())),
-            not_as_expected=[
-                (one.at, one.reason or "")
-                for one in self.events.get(flow, ())
-                if one.event == NOT_AS_EXPECTED
-            ],
+            not_as_expected=_find_unexpected(self.events.get(flow, ())),
         )
+
+
+def _find_unexpected(events: Sequence[HistoryEvent]) -> list[tuple[datetime, str]]:
+    return [(one.at, one.reason or "") for one in events if one.event == NOT_AS_EXPECTED]
 
 
 def read_facts(ledger: LedgerReader, pipeline: str) -> PipelineFacts:
