@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
-from tidegauge.model.suspension import ALL
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.health_checks import FlowFacts
-from tidegauge.operations.status import count_waiting, lag_of
+from tidegauge.operations.status import count_waiting, lag_of, read_statuses
 
 _EVENTS = 2000
 _RECENT = timedelta(days=30)
@@ -58,11 +57,7 @@ def _find_unexpected(events: Sequence[HistoryEvent]) -> list[tuple[datetime, str
 
 def read_facts(ledger: LedgerReader, pipeline: str) -> PipelineFacts:
     now = ledger.now()
-    above = next((one.suspended for one in ledger.status(pipeline, [ALL])), None)
-    statuses = {
-        status.flow: replace(status, suspended=status.suspended or above)
-        for status in ledger.status(pipeline)
-    }
+    statuses = {status.flow: status for status in read_statuses(ledger, pipeline)}
     return PipelineFacts(
         now,
         statuses,

@@ -130,7 +130,7 @@ def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[Flow
 
     with open_ledger(project.ledger, create=False) as ledger:
         check_pipeline(ledger, name)
-        now, statuses, found = ledger.now(), ledger.status(name), ledger.watermarks(name)
+        now, statuses, found = ledger.now(), read_statuses(ledger, name), ledger.watermarks(name)
     return now, [_summarize(one, [mark for mark in found if mark.flow == one.flow], now) for one in statuses]
 
 
@@ -139,16 +139,14 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
     selection = spread(project, selection)
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
-        above = next((one.suspended for one in ledger.status(project.pipeline, [ALL])), None)
         marks: dict[str, list[Watermark]] = {}
         for mark in ledger.watermarks(project.pipeline):
             marks.setdefault(mark.flow, []).append(mark)
         statuses = [
             one
-            for one in ledger.status(project.pipeline)
+            for one in read_statuses(ledger, project.pipeline)
             if selects(project, one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
         ]
-    statuses = [replace(one, suspended=one.suspended or above) for one in statuses]
     return now, [
         replace(
             _summarize(status, marks.get(status.flow, []), now),
@@ -157,6 +155,12 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
         )
         for status in statuses
     ]
+
+
+def read_statuses(ledger: LedgerReader, pipeline: str) -> list[FlowStatus]:
+    """Return where each flow stands. The suspension in a status is the flow's, or else its pipeline's."""
+    above = next((one.suspended for one in ledger.status(pipeline, [ALL])), None)
+    return [replace(one, suspended=one.suspended or above) for one in ledger.status(pipeline)]
 
 
 def _count_batches(flow: str, marks: Mapping[str, Sequence[Watermark]]) -> int | None:
