@@ -10,6 +10,7 @@ from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
+from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.health_checks import FlowFacts
 from tidegauge.operations.status import count_waiting, lag_of, read_statuses
@@ -49,6 +50,15 @@ class PipelineFacts:
             rows_waiting=count_waiting(self.marks.get(flow, ())),
             not_as_expected=_find_unexpected(self.events.get(flow, ())),
         )
+
+    def count_failures(self, flow: str) -> int:
+        """Count a flow's failed runs since the last one that ended well."""
+        failures = 0
+        for run in self.runs.get(flow, ()):
+            if run.state in (State.SUCCESS, State.SKIPPED):
+                break
+            failures += run.state is State.FAILED
+        return failures
 
 
 def _find_unexpected(events: Sequence[HistoryEvent]) -> list[tuple[datetime, str]]:

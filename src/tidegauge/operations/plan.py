@@ -18,6 +18,7 @@ from tidegauge.flows.selection.missing_tables import find_recorded, refuse_forgo
 from tidegauge.flows.selection.remarks import find_remarks
 from tidegauge.flows.selection.select import choose
 from tidegauge.flows.view import View
+from tidegauge.ledger.holder import find_held
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import AnyFlow
 from tidegauge.model.error_json import error_to_json
@@ -30,7 +31,6 @@ from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.state import State
 from tidegauge.model.view_flow import GraphFlow, ViewFlow
-from tidegauge.operations.status import find_held
 from tidegauge.spark.local_tasks import has_local_tasks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -10,8 +10,8 @@ from typing import Any
 
 from tidegauge.flows.names import flows_of, means, stage_flow, stage_of, table_named, table_of
 from tidegauge.flows.selection.select_words import select_flows
+from tidegauge.ledger.holder import is_abandoned
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.owner import is_gone
 from tidegauge.model.health import HealthLimits
 from tidegauge.model.override import FORGET
 from tidegauge.model.pending import Pending, describe_waiting
@@ -27,7 +27,7 @@ from tidegauge.model.position import (
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project, Stage
-from tidegauge.model.state import State
+from tidegauge.model.state import State, tell_state
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.model.view_flow import in_flows
 from tidegauge.model.watermark import Watermark
@@ -57,7 +57,7 @@ class FlowSummary:
     rows_waiting: int = 0
     """Number of rows dated past the source's clock, when it was last looked at."""
     abandoned: bool = False
-    """Whether it is RUNNING but its runner is gone or its lease has expired: the next run takes over."""
+    """Whether it is RUNNING but its runner is gone or its lease has expired."""
     planned_at: datetime | None = None
     """When its plan was made; None: it has no plan."""
 
@@ -94,6 +94,8 @@ class FlowSummary:
             return f"`schedule resume`: suspended by {self.suspended.actor}: {self.suspended.reason}"
         if self.override:
             return f"the next run, which ends the override ({self.override})"
+        if self.abandoned:
+            return "the next run, which takes over: its runner is gone"
         if self.state is State.RUNNING and self.holder:
             return f"{self.holder}, lease until {self.lease_until:%H:%M:%S} UTC"
         if not self.in_file:
@@ -189,28 +191,6 @@ def is_named(project: Project, flow: str) -> bool:
     return False
 
 
-def is_held(status: FlowStatus, now: datetime) -> bool:
-    """Whether a runner is working on the flow, as far as the ledger and this machine can tell."""
-    return (
-        status.state is State.RUNNING
-        and status.owner is not None
-        and (status.lease_until or now) > now
-        and not is_gone(status.owner)
-    )
-
-
-def find_held(ledger: LedgerReader, statuses: Iterable[FlowStatus]) -> set[str]:
-    """Return the flows that a runner is working on.
-
-    The ledger's clock is asked only if a flow is RUNNING, since a store of files answers by being written to.
-    """
-    running = [one for one in statuses if one.state is State.RUNNING]
-    if not running:
-        return set()
-    now = ledger.now()
-    return {one.flow for one in running if is_held(one, now)}
-
-
 def run_to_json(run: RunRecord) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
@@ -281,10 +261,16 @@ def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLi
 def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
     lags = [lag for mark in marks if (lag := lag_of(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
+    abandoned = is_abandoned(status, now)
     return FlowSummary(
         flow=status.flow,
         state=status.shown_state,
-        told_state=status.told_state,
+        told_state=tell_state(
+            status.shown_state,
+            suspended=status.suspended is not None,
+            prevented=status.gave_up,
+            gone=abandoned,
+        ),
         watermarks={mark.input: mark.position for mark in marks},
         checked={mark.input: mark.checked for mark in marks},
         lag_seconds=max(lags) if lags else None,
@@ -294,7 +280,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
         override=status.override.kind if status.override else None,
         suspended=status.suspended,
         rows_waiting=count_waiting(marks),
-        abandoned=running and not is_held(status, now),
+        abandoned=abandoned,
         planned_at=status.planned_at if status.plan else None,
     )
 
