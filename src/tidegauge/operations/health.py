@@ -259,13 +259,12 @@ def _one(
     found += [_warning(notice.text, AlertKind.LATE) for notice in retained if not notice.over]
     found += _find_warnings(status, known.now)
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
-    well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
-    failures = known.count_failures(flow)
-    made = Health(flow, state, success, failures, (), ()).adding(found or well)
-    if status is None:
-        return made
-    gone = is_abandoned(status, known.now)
-    return replace(made, gave_up=status.gave_up, suspended=status.suspended is not None, abandoned=gone)
+    made = Health(flow, state, success, known.count_failures(flow), (), ())
+    if status is not None:
+        suspended, gone = status.suspended is not None, is_abandoned(status, known.now)
+        made = replace(made, gave_up=status.gave_up, suspended=suspended, abandoned=gone)
+    well = HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{made.told_state}, as it should be")
+    return made.adding(found or [well])
 
 
 def _critical(says: str, alert: AlertKind | None = None) -> HealthFinding:
