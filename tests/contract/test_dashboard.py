@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from tests.support.dashboard import GONE, HOSTILE, MINUTE, fill, make_project
 from tests.support.dashboard import ledger_place as ledger_place
 from tests.support.dashboard import shop as shop
-from tests.support.drafts import ME, draft, receipt
+from tests.support.drafts import ME, draft, nothing_new, receipt
 from tests.support.project import here
 from tidegauge import WatermarkTracker
 from tidegauge.config.load import load_project
@@ -379,11 +379,29 @@ def test_a_flow_that_is_suspended_is_not_called_nothing_new(shop: Path, suspende
         ledger.suspend("shop", suspended, owner=ME, reason="the source is being mended")
         known = read_facts(ledger, "shop")
     told = {one.flow: one.told_state for one in summarize_flows(project, [])[1]}
-    assert told["idle"] == known.statuses["idle"].told_state == "SUSPENDED"
-    assert (told["items"], known.statuses["items"].told_state) == ("FAILED", "FAILED"), "that is not hidden"
+    assert (told["idle"], told["items"]) == ("SUSPENDED", "FAILED"), "that is not hidden"
+    assert known.statuses["idle"].suspended is not None
     page = pages.get("/flow?name=idle").text
     assert page.count('<span class="pill s-SUSPENDED">suspended</span>') == 1
     assert "nothing new<" not in page.split("</h1>")[0]
+
+
+def test_the_tiles_of_a_suspended_pipeline_say_what_was_there_before(shop: Path) -> None:
+    def read_tiles() -> list[tuple[str, str]]:
+        return re.findall(r"<b>(\d+)</b> ([a-z ]+)<", client(shop).get("/").text)
+
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        ledger.plan([nothing_new("idle too")], owner=ME, run_id="two")
+        ledger.suspend("shop", ALL, owner=ME, reason="the source is being mended")
+    assert read_tiles()[-2:] == [("2", "nothing new"), ("5", "suspended")]
+    with WatermarkTracker(f"sqlite:///{shop / 'ledger.db'}") as tracker:
+        tracker.finalize_pipeline_run(tracker.start_pipeline_run("wos", "a"), "SKIPPED", error="holiday")
+    assert ("3", "skipped") in read_tiles(), "not all of them have nothing new"
+    with open_ledger(f"sqlite:///{shop / 'ledger.db'}", create=False) as ledger:
+        assert isinstance(ledger, Ledger)
+        ledger.suspend("wos", ALL, owner=ME, reason="no job today")
+    assert ("3", "skipped") in read_tiles(), "nor if that one is suspended too"
 
 
 def test_a_run_that_its_job_gave_up_is_not_called_nothing_new(shop: Path) -> None:

@@ -59,7 +59,7 @@ def _merge_notes(flows: Sequence[FlowPreview]) -> Iterator[str]:
 
 
 def _show_state(flow: FlowPreview) -> str:
-    return tell_state(flow.state, prevented=flow.held_back)
+    return tell_state(flow.state, suspended=flow.suspended, prevented=flow.held_back)
 
 
 def _show_rows(flow: FlowPreview) -> int | None:

@@ -50,7 +50,7 @@ def command(
 
 
 def _lines(flow: FlowPreview) -> list[str]:
-    lines = [f"{flow.flow} → {flow.output}: {flow.state}", *(f"   {note}" for note in flow.notes)]
+    lines = [f"{flow.flow} → {flow.output}: {flow.shown_state}", *(f"   {note}" for note in flow.notes)]
     return lines + ([f"   {line}" for line in describe_batches(flow.draft, flow.done)] if flow.draft else [])
 
 

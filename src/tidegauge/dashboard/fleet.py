@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegauge.dashboard.snapshot import STUCK, FleetSnapshot, SeenFlow
-from tidegauge.model.state import SUSPENDED, State
+from tidegauge.model.state import SUSPENDED, State, tell_state
 
 ROWS = 200
 """How many flows are on one page."""
@@ -82,9 +82,9 @@ class FleetPage:
 def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = ROWS) -> FleetPage:
     counts = Counter(one.word for one in snapshot.flows)
     counts[SUSPENDED] = sum(map(_is_suspended, snapshot.flows))
-    # A state is called `nothing new` only where that is true of all flows in it but the suspended ones.
-    heard = [one for one in snapshot.flows if one.told != SUSPENDED]
-    told = {one.word: one.told for one in sorted(heard, key=lambda one: one.word == one.told)}
+    # A state is called `nothing new` only where that is true of all flows in it.
+    pairs = [(one.word, _tell_resumed(one)) for one in snapshot.flows]
+    told = dict(sorted(pairs, key=lambda pair: pair[0] == pair[1]))
     chosen = _sort([one for one in snapshot.flows if asked.takes(one)], asked.sort)
     pages = max(1, -(-len(chosen) // rows))
     page = min(max(asked.page, 1), pages)
@@ -102,6 +102,13 @@ def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = 
         pipelines=tuple(dict.fromkeys(one.pipeline for one in snapshot.flows)),
         tags=tuple(sorted({tag for one in snapshot.flows for tag in one.tags})),
     )
+
+
+def _tell_resumed(seen: SeenFlow) -> str:
+    """The flow's state as people would read it if the flow were not suspended."""
+    run = seen.summary.last_run
+    gave_up = run is not None and run.gave_up
+    return tell_state(seen.summary.state, prevented=gave_up) if seen.told == SUSPENDED else seen.told
 
 
 def _is_suspended(seen: SeenFlow) -> bool:

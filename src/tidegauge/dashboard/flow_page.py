@@ -10,6 +10,7 @@ from typing import Any
 from tidegauge.dashboard.positions import Axis, axis_over, place_of, second_of
 from tidegauge.dashboard.settings import FlowSetting, settings_of
 from tidegauge.dashboard.snapshot import FleetSnapshots, SeenFlow
+from tidegauge.ledger.holder import is_held
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.plan import Batch, Plan
 from tidegauge.model.position import Position, Window, to_text
@@ -17,7 +18,7 @@ from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
 from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.stats import seconds_of
-from tidegauge.operations.status import is_held, lag_of
+from tidegauge.operations.status import lag_of
 
 _RUNS, _EVENTS, _BATCHES = 40, 12, 200
 

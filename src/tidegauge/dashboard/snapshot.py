@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import LedgerUnreachable, TidegaugeError
 from tidegauge.ledger.empty import EmptyLedger
+from tidegauge.ledger.holder import is_held
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.health import HealthLimits
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -18,7 +19,6 @@ from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.operations.status import (
     FlowSummary,
-    is_held,
     limits_named,
     summarize_flows,
     summarize_pipeline,

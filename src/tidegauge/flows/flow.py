@@ -124,7 +124,7 @@ class Flow(Protocol):
         every: Sequence[DataFlow],
         ledger: LedgerReader,
     ) -> OverridePreview:
-        """Tell what a change of the watermark by hand would do. Changes nothing.
+        """Tell what a change of the watermark by hand would do, but not who holds the flow. Changes nothing.
 
         `every`: all flows of the project, to find those that read this flow's output. Raises ConfigError for
         a request that makes no sense for this flow.

@@ -50,10 +50,6 @@ class FlowStatus:
         return State.FAILED if self.state is State.READY and refused else self.state
 
     @property
-    def told_state(self) -> str:
-        return tell_state(self.shown_state, suspended=self.suspended is not None, prevented=self.gave_up)
-
-    @property
     def gave_up(self) -> bool:
         return self.last_run is not None and self.last_run.gave_up
 

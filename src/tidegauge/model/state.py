@@ -27,12 +27,13 @@ SUSPENDED = "SUSPENDED"
 """Shown for a flow that was not run because a person has suspended it."""
 
 
-def tell_state(state: State, *, suspended: bool = False, prevented: bool = False) -> str:
+def tell_state(state: State, *, suspended: bool = False, prevented: bool = False, gone: bool = False) -> str:
     """Return the state as people read it: not `SKIPPED`, which reads like a problem, if nothing is new.
 
     `suspended`: whether a person has suspended the flow; one that runs or has failed is shown as that.
-    `prevented`: whether a flow that is SKIPPED had, or may have had, something to do."""
-    if suspended and state not in (State.RUNNING, State.FAILED):
+    `prevented`: whether a flow that is SKIPPED had, or may have had, something to do.
+    `gone`: whether a flow that is RUNNING does not run any more, because its runner is gone."""
+    if suspended and state is not State.FAILED and (gone or state is not State.RUNNING):
         return SUSPENDED
     return NOTHING_NEW if state is State.SKIPPED and not prevented else state.value
 

@@ -122,7 +122,7 @@ def _check_plans(project: Project, said: Set[str]) -> Iterator[DoctorFinding]:
     `said`: texts of earlier findings, and names of what had a fault: they are not reported again.
     """
     try:
-        found = preview(project, ())
+        found = preview(project, (), resumed=True)
     except TidegaugeError as error:
         if error.sentence not in said:
             yield DoctorFinding("plan", False, error.sentence, error.hint)

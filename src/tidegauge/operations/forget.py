@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import ConfigError, SourceUnreachable, TidegaugeError
 from tidegauge.flows.load import has_caught_up
 from tidegauge.flows.names import is_pattern, means, table_named
-from tidegauge.flows.override.preview import name_holder, name_plan
+from tidegauge.flows.override.preview import name_plan
 from tidegauge.flows.selection.missing_tables import find_recorded
 from tidegauge.flows.selection.select import Selection, choose
+from tidegauge.ledger.holder import name_holders
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.by_flow import gather_by_flow
@@ -65,6 +66,7 @@ def preview_forget(project: Project, selection: Sequence[str]) -> list[ForgetPre
             raise _make_unknown_error(selection, [one.flow for one in statuses])
         _reach(project, [one.flow for one in chosen], sources)
         choice = choose(project, (), sources, recorded=find_recorded(ledger, project.pipeline))
+        holders = name_holders(ledger, chosen, leases=True)
     alive = _find_alive(choice)
     for one in chosen:
         if one.flow in alive and (_is_named(one.flow, selection) or all(c.flow in alive for c in chosen)):
@@ -75,7 +77,7 @@ def preview_forget(project: Project, selection: Sequence[str]) -> list[ForgetPre
             )
     # The last stage first: if this is interrupted, the table still counts as gone and can be forgotten again.
     return [
-        _preview_flow(one, marks, choice)
+        replace(_preview_flow(one, marks, choice), holder=holders.get(one.flow))
         for one in sorted(chosen, key=lambda one: one.flow, reverse=True)
         if one.flow not in alive
     ]
@@ -127,7 +129,6 @@ def _preview_flow(
         why=f"{flow.source.name} no longer shows {flow.table}" if flow else "this file does not name it",
         positions={mark.input: mark.position for mark in marks.get(status.flow, ())},
         supersedes=name_plan(status),
-        holder=name_holder(status),
         notes=tuple(notes),
     )
 

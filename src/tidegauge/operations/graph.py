@@ -13,6 +13,7 @@ from tidegauge.ledger.open import open_ledger
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project, Stage
 from tidegauge.model.view_flow import in_flows
+from tidegauge.operations.status import read_statuses
 
 
 def find_graph(
@@ -22,8 +23,7 @@ def find_graph(
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         recorded = find_recorded(ledger, project.pipeline)
         choice = choose(project, selection, sources, stage=stage, recorded=recorded, views=True)
-        names = [flow.name for flow in choice.all_flows]
-        statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
+        statuses = {status.flow: status for status in read_statuses(ledger, project.pipeline)}
     return make_graph((*choice.all_flows, *choice.without_data), statuses), [
         error for _, error in choice.faults
     ]

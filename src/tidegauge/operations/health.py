@@ -17,6 +17,7 @@ from tidegauge.flows.open import open_flow
 from tidegauge.flows.selection.known_sources import KnownSources
 from tidegauge.flows.selection.missing_tables import find_remembered, refuse_forgotten
 from tidegauge.flows.selection.select import Selection, choose
+from tidegauge.ledger.holder import is_abandoned, is_held
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.alert import AlertKind
 from tidegauge.model.delta_flow import DataFlow
@@ -29,7 +30,7 @@ from tidegauge.operations.health_checks import check_flow, check_tracker, check_
 from tidegauge.operations.health_facts import PipelineFacts, read_facts
 from tidegauge.operations.retention import RetentionNotice, current_session, find_notices, has_session
 from tidegauge.operations.stats import seconds_of
-from tidegauge.operations.status import is_held, is_wanted, iso, limits_named
+from tidegauge.operations.status import is_wanted, iso, limits_named
 from tidegauge.operations.tracker_pipelines import check_pipeline
 
 _PARALLEL = 8
@@ -55,10 +56,12 @@ class Health:
     """Whether the last run gave its plan up."""
     suspended: bool = False
     """Whether a person has suspended the flow or its pipeline."""
+    abandoned: bool = False
+    """Whether it is RUNNING but its runner is gone."""
 
     @property
     def told_state(self) -> str:
-        return tell_state(self.state, suspended=self.suspended, prevented=self.gave_up)
+        return tell_state(self.state, suspended=self.suspended, prevented=self.gave_up, gone=self.abandoned)
 
     @property
     def level(self) -> HealthLevel:
@@ -256,12 +259,12 @@ def _one(
     found += [_warning(notice.text, AlertKind.LATE) for notice in retained if not notice.over]
     found += _find_warnings(status, known.now)
     success = next((event.at for event in events if event.event in _ENDED_WELL), None)
-    well = [HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{state}, as it should be")]
-    failures = _count_failures(known.runs.get(flow, ()))
-    made = Health(flow, state, success, failures, (), ()).adding(found or well)
-    if status is None:
-        return made
-    return replace(made, gave_up=status.gave_up, suspended=status.suspended is not None)
+    made = Health(flow, state, success, known.count_failures(flow), (), ())
+    if status is not None:
+        suspended, gone = status.suspended is not None, is_abandoned(status, known.now)
+        made = replace(made, gave_up=status.gave_up, suspended=suspended, abandoned=gone)
+    well = HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{made.told_state}, as it should be")
+    return made.adding(found or [well])
 
 
 def _critical(says: str, alert: AlertKind | None = None) -> HealthFinding:
@@ -278,16 +281,6 @@ def _find_failure(run: RunRecord | None) -> list[HealthFinding]:
     return [_critical(str((run.error or {}).get("message") or "its last run failed"), AlertKind.FAILED)]
 
 
-def _count_failures(runs: Sequence[RunRecord]) -> int:
-    """Count failures since the last run that ended well; `runs` are newest first."""
-    failures = 0
-    for run in runs:
-        if run.state in (State.SUCCESS, State.SKIPPED):
-            break
-        failures += run.state is State.FAILED
-    return failures
-
-
 def _find_warnings(status: FlowStatus | None, now: datetime) -> Iterator[HealthFinding]:
     """Yield warnings about what the next run of the flow will mend."""
     if status is None:
@@ -295,10 +288,11 @@ def _find_warnings(status: FlowStatus | None, now: datetime) -> Iterator[HealthF
         return
     if status.override is not None:
         yield _warning(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
-    if status.state is State.RUNNING and not is_held(status, now):
+    if is_abandoned(status, now):
         late = status.lease_until is not None and status.lease_until <= now
         why = "let the lease run out" if late else "is gone"
-        yield _warning(f"its runner {why}; the next run takes over", AlertKind.STUCK)
+        then = "it goes on once it is resumed" if status.suspended else "the next run takes over"
+        yield _warning(f"its runner {why}; {then}", AlertKind.STUCK)
 
 
 def _find_moved(flow: str, known: PipelineFacts) -> list[HealthFinding]:

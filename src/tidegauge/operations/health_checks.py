@@ -25,7 +25,7 @@ _QUICK = 10.0
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """What the ledger knows about a flow that has run."""
+    """What the ledger knows about a flow that has run, or has a plan."""
 
     now: datetime
     rows_at: datetime | None

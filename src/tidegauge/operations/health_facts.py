@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegauge.model.by_flow import gather_by_flow
 from tidegauge.model.expectation import NOT_AS_EXPECTED
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, HistoryEvent, RunRecord
-from tidegauge.model.suspension import ALL
+from tidegauge.model.state import State
 from tidegauge.model.watermark import Tally, Watermark
 from tidegauge.operations.health_checks import FlowFacts
-from tidegauge.operations.status import count_waiting, lag_of
+from tidegauge.operations.status import count_waiting, lag_of, read_statuses
 
 _EVENTS = 2000
 _RECENT = timedelta(days=30)
@@ -33,9 +33,9 @@ class PipelineFacts:
     tallies: Mapping[str, Tally]
 
     def of(self, flow: str) -> FlowFacts | None:
-        """Return a flow's facts; None if it has not run."""
+        """Return a flow's facts; None if it has neither run nor a plan."""
         status = self.statuses.get(flow)
-        if status is None or status.last_run is None:
+        if status is None or (status.last_run is None and status.plan is None):
             return None
         mark = next(iter(self.marks.get(flow, ())), None)
         tally, runs = self.tallies.get(flow, Tally()), self.runs.get(flow, [])
@@ -48,21 +48,26 @@ class PipelineFacts:
             runs=runs,
             planned_at=status.planned_at if status.plan else None,
             rows_waiting=count_waiting(self.marks.get(flow, ())),
-            not_as_expected=[
-                (one.at, one.reason or "")
-                for one in self.events.get(flow, ())
-                if one.event == NOT_AS_EXPECTED
-            ],
+            not_as_expected=_find_unexpected(self.events.get(flow, ())),
         )
+
+    def count_failures(self, flow: str) -> int:
+        """Count a flow's failed runs since the last one that ended well."""
+        failures = 0
+        for run in self.runs.get(flow, ()):
+            if run.state in (State.SUCCESS, State.SKIPPED):
+                break
+            failures += run.state is State.FAILED
+        return failures
+
+
+def _find_unexpected(events: Sequence[HistoryEvent]) -> list[tuple[datetime, str]]:
+    return [(one.at, one.reason or "") for one in events if one.event == NOT_AS_EXPECTED]
 
 
 def read_facts(ledger: LedgerReader, pipeline: str) -> PipelineFacts:
     now = ledger.now()
-    above = next((one.suspended for one in ledger.status(pipeline, [ALL])), None)
-    statuses = {
-        status.flow: replace(status, suspended=status.suspended or above)
-        for status in ledger.status(pipeline)
-    }
+    statuses = {status.flow: status for status in read_statuses(ledger, pipeline)}
     return PipelineFacts(
         now,
         statuses,

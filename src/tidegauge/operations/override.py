@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tidegauge.errors import ConfigError, OutputDisagrees, TidegaugeError
@@ -27,6 +27,7 @@ from tidegauge.flows.override.preview import (
 from tidegauge.flows.selection.known_sources import KnownSources
 from tidegauge.flows.selection.missing_tables import RecordedFlows
 from tidegauge.flows.selection.select import Selection, choose
+from tidegauge.ledger.holder import name_holders
 from tidegauge.ledger.open import open_ledger
 from tidegauge.ledger.override_rules import moved_error
 from tidegauge.ledger.owner import this_process
@@ -85,8 +86,14 @@ def preview_override(
                 open_flow(flow, resources).preview_override(request, statuses.get(flow.name), every, ledger)
                 for flow in chosen
             ]
+            moving = [statuses[flow.name] for flow in chosen if flow.name in statuses]
+            holders = name_holders(ledger, moving, leases=True)
     # An import names all its flows; those already at their position need no new epoch.
-    return [one for one in previews if not isinstance(request, Import) or not one.unchanged]
+    return [
+        replace(one, holder=holders.get(one.name))
+        for one in previews
+        if not isinstance(request, Import) or not one.unchanged
+    ]
 
 
 def _narrow(

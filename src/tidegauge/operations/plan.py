@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any
 
-from tidegauge.errors import TableMissing, TidegaugeError, UnknownColumn, WrongState, share_types
+from tidegauge.errors import (
+    FlowSuspended,
+    TableMissing,
+    TidegaugeError,
+    UnknownColumn,
+    WrongState,
+    share_types,
+)
 from tidegauge.flows.agreement import check_still_there
 from tidegauge.flows.flow import FlowResources, resources_for
 from tidegauge.flows.maintenance.base import output_of
@@ -18,6 +26,7 @@ from tidegauge.flows.selection.missing_tables import find_recorded, refuse_forgo
 from tidegauge.flows.selection.remarks import find_remarks
 from tidegauge.flows.selection.select import choose
 from tidegauge.flows.view import View
+from tidegauge.ledger.holder import find_held
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.error_json import error_to_json
@@ -28,9 +37,10 @@ from tidegauge.model.position import to_text
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.secret import mask
 from tidegauge.model.spec import Project, Stage
-from tidegauge.model.state import State
+from tidegauge.model.state import SUSPENDED, State
+from tidegauge.model.suspension import ALL
 from tidegauge.model.view_flow import GraphFlow, ViewFlow
-from tidegauge.operations.status import find_held
+from tidegauge.run.suspended import find_suspension
 from tidegauge.spark.local_tasks import has_local_tasks
 
 
@@ -38,7 +48,7 @@ from tidegauge.spark.local_tasks import has_local_tasks
 class FlowPreview:
     flow: str
     state: State
-    """PLANNED: there is work. SKIPPED: nothing new. Otherwise the state of the unfinished plan."""
+    """PLANNED: there is work. SKIPPED: nothing new, or suspended. Else the state of the unfinished plan."""
     output: str
     draft: Draft | None = None
     done: int = 0
@@ -55,6 +65,12 @@ class FlowPreview:
     """Notes about the transform."""
     moved_by: MovedBy | None = None
     """What will move the rows, as far as known; None for an unfinished plan."""
+    suspended: bool = False
+    """Whether no run takes the flow, because a person has suspended it."""
+
+    @property
+    def shown_state(self) -> str:
+        return SUSPENDED if self.suspended else self.state.value
 
     @property
     def rows(self) -> int:
@@ -102,7 +118,7 @@ class FlowPreview:
     def to_json(self) -> dict[str, Any]:
         return {
             "flow": self.flow,
-            "state": self.state.value,
+            "state": self.shown_state,
             "rows": self.rows if self.draft and self.counted else None,
             "batches": self.batches,
             "moved_by": self.moved_by,
@@ -124,10 +140,12 @@ def preview(
     stage: Stage | None = None,
     limit: int | None = None,
     remark: Callable[[str], object] | None = None,
+    resumed: bool = False,
 ) -> list[FlowPreview]:
     """Preview each selected flow; for a flow with an unfinished plan, what is left of the plan.
 
     `remark` is called with notes on parts of the file that have no effect, unless there is a selection.
+    `resumed`: preview suspended flows as if they were resumed.
     """
     with open_ledger(project.ledger, create=False) as ledger, sources_for(project, ledger, stage) as sources:
         recorded = find_recorded(ledger, project.pipeline)
@@ -136,7 +154,10 @@ def preview(
             for note in find_remarks(project, choice.flows, sources, recorded):
                 remark(note)
         names = [flow.name for flow in choice.all_flows]
-        statuses = {status.flow: status for status in ledger.status(project.pipeline, names)}
+        statuses = {status.flow: status for status in ledger.status(project.pipeline, [*names, ALL])}
+        find_suspended = partial(
+            find_suspension, [one for one in statuses.values() if one.suspended is not None and not resumed]
+        )
         held = find_held(ledger, statuses.values())
         found = ledger.watermarks(project.pipeline)
         every: list[GraphFlow] = [*choice.all_flows, *choice.without_data]
@@ -145,11 +166,12 @@ def preview(
         local = has_local_tasks(project.spark)
         for flow in choice.all_flows:
             status, gone = statuses.get(flow.name), choice.missing.get(flow.name)
-            one = _preview_one(flow, status, gone, resources, limit, held=flow.name in held, local=local)
+            suspended, is_held = find_suspended(flow.name), flow.name in held
+            one = _preview_one(flow, status, gone, suspended, resources, limit, held=is_held, local=local)
             shown.append(replace(one, upstreams=flow.upstreams))
         share_types(one.error for one in shown)
-        shown += [_preview_view(view, resources) for view in choice.views]
-        shown += [_preview_optimize(one, resources) for one in choice.optimizes]
+        shown += [_preview_view(view, resources, find_suspended(view.name)) for view in choice.views]
+        shown += [_preview_optimize(one, resources, find_suspended(one.name)) for one in choice.optimizes]
     return _add_upstreams(shown, every)
 
 
@@ -157,14 +179,18 @@ def _preview_one(
     flow: DataFlow,
     status: FlowStatus | None,
     gone: TidegaugeError | None,
+    suspended: FlowSuspended | None,
     resources: FlowResources,
     limit: int | None,
     *,
     held: bool,
     local: bool,
 ) -> FlowPreview:
-    """`held`: whether a runner is at work on the flow, so that its output may be ahead of the ledger."""
+    """`suspended`: why no run takes the flow; None: a run does. `held`: whether a runner is at work on it, so
+    that its output may be ahead of the ledger."""
     where = flow.target
+    if suspended is not None:
+        return _preview_suspended(FlowPreview(flow.name, State.SKIPPED, where), suspended)
     if status is not None and status.override is not None:
         begun = WrongState(
             f"{flow.name}: an override ({status.override.kind}) that {status.override.actor} began"
@@ -195,7 +221,12 @@ def _preview_one(
     return replace(shown, state=state, draft=work.draft, remarks=remarks, moved_by=moved_by)
 
 
-def _preview_view(spec: ViewFlow, resources: FlowResources) -> FlowPreview:
+def _preview_suspended(shown: FlowPreview, why: FlowSuspended) -> FlowPreview:
+    """Preview a suspended flow as a run reports it, without a look at what it reads."""
+    return replace(shown, state=State.SKIPPED, remarks=(f"{why.message}; {why.hint}",), suspended=True)
+
+
+def _preview_view(spec: ViewFlow, resources: FlowResources, suspended: FlowSuspended | None) -> FlowPreview:
     view = View(spec, resources.delta_tables)
     shown = FlowPreview(
         spec.name,
@@ -204,6 +235,8 @@ def _preview_view(spec: ViewFlow, resources: FlowResources) -> FlowPreview:
         upstreams=spec.upstreams,
         fingerprint=view.fingerprint,
     )
+    if suspended is not None:
+        return _preview_suspended(shown, suspended)
     try:
         why = view.find_difference()
         remarks = view.check()
@@ -213,9 +246,13 @@ def _preview_view(spec: ViewFlow, resources: FlowResources) -> FlowPreview:
     return replace(shown, state=State.PLANNED if why else State.SKIPPED, remarks=(*made, *remarks))
 
 
-def _preview_optimize(spec: OptimizeFlow, resources: FlowResources) -> FlowPreview:
+def _preview_optimize(
+    spec: OptimizeFlow, resources: FlowResources, suspended: FlowSuspended | None
+) -> FlowPreview:
     """Preview which tables would be compacted, and why others would not, from the tables' logs."""
     shown = FlowPreview(spec.name, State.FAILED, "—", upstreams=spec.upstreams)
+    if suspended is not None:
+        return _preview_suspended(shown, suspended)
     said: list[str] = []
     left_alone: dict[str, list[str]] = {}
     for flow in spec.looks_after:
@@ -252,7 +289,7 @@ def _add_upstream(one: FlowPreview, uppers: Sequence[FlowPreview]) -> FlowPrevie
         state = State.SKIPPED if one.error else one.state
         return replace(one, state=state, error=None, follows=said, held_back=True)
     before = next((upper for upper in uppers if upper.brings), None)
-    if before is None:
+    if before is None or one.suspended:
         return one
     # A missing table or column may be made by the upstream flow.
     state = State.PLANNED if one.error else one.state

@@ -6,11 +6,11 @@ import threading
 
 from tidegauge.flows.selection.missing_tables import find_recorded
 from tidegauge.flows.selection.select import choose
+from tidegauge.ledger.holder import find_held
 from tidegauge.ledger.owner import this_process
 from tidegauge.model.spec import Project
 from tidegauge.model.state import State
 from tidegauge.observe.events import Listener
-from tidegauge.operations.status import find_held
 from tidegauge.run.options import RunOptions
 from tidegauge.run.report import FlowReport, RunReport
 from tidegauge.run.runner import open_runner

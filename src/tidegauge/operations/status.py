@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -10,8 +10,8 @@ from typing import Any
 
 from tidegauge.flows.names import flows_of, means, stage_flow, stage_of, table_named, table_of
 from tidegauge.flows.selection.select_words import select_flows
+from tidegauge.ledger.holder import is_abandoned
 from tidegauge.ledger.open import open_ledger
-from tidegauge.ledger.owner import is_gone
 from tidegauge.model.health import HealthLimits
 from tidegauge.model.override import FORGET
 from tidegauge.model.pending import Pending, describe_waiting
@@ -27,7 +27,7 @@ from tidegauge.model.position import (
 from tidegauge.model.protocols.ledger import LedgerReader
 from tidegauge.model.run import FlowStatus, RunRecord
 from tidegauge.model.spec import Project, Stage
-from tidegauge.model.state import State
+from tidegauge.model.state import State, tell_state
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.model.view_flow import in_flows
 from tidegauge.model.watermark import Watermark
@@ -57,7 +57,7 @@ class FlowSummary:
     rows_waiting: int = 0
     """Number of rows dated past the source's clock, when it was last looked at."""
     abandoned: bool = False
-    """Whether it is RUNNING but its runner is gone or its lease has expired: the next run takes over."""
+    """Whether it is RUNNING but its runner is gone or its lease has expired."""
     planned_at: datetime | None = None
     """When its plan was made; None: it has no plan."""
 
@@ -94,6 +94,8 @@ class FlowSummary:
             return f"`schedule resume`: suspended by {self.suspended.actor}: {self.suspended.reason}"
         if self.override:
             return f"the next run, which ends the override ({self.override})"
+        if self.abandoned:
+            return "the next run, which takes over: its runner is gone"
         if self.state is State.RUNNING and self.holder:
             return f"{self.holder}, lease until {self.lease_until:%H:%M:%S} UTC"
         if not self.in_file:
@@ -130,7 +132,7 @@ def summarize_pipeline(project: Project, name: str) -> tuple[datetime, list[Flow
 
     with open_ledger(project.ledger, create=False) as ledger:
         check_pipeline(ledger, name)
-        now, statuses, found = ledger.now(), ledger.status(name), ledger.watermarks(name)
+        now, statuses, found = ledger.now(), read_statuses(ledger, name), ledger.watermarks(name)
     return now, [_summarize(one, [mark for mark in found if mark.flow == one.flow], now) for one in statuses]
 
 
@@ -139,16 +141,14 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
     selection = spread(project, selection)
     with open_ledger(project.ledger, create=False) as ledger:
         now = ledger.now()
-        above = next((one.suspended for one in ledger.status(project.pipeline, [ALL])), None)
         marks: dict[str, list[Watermark]] = {}
         for mark in ledger.watermarks(project.pipeline):
             marks.setdefault(mark.flow, []).append(mark)
         statuses = [
             one
-            for one in ledger.status(project.pipeline)
+            for one in read_statuses(ledger, project.pipeline)
             if selects(project, one.flow, selection) and not is_hidden(one, marks.get(one.flow, ()))
         ]
-    statuses = [replace(one, suspended=one.suspended or above) for one in statuses]
     return now, [
         replace(
             _summarize(status, marks.get(status.flow, []), now),
@@ -157,6 +157,12 @@ def summarize_flows(project: Project, selection: Sequence[str]) -> tuple[datetim
         )
         for status in statuses
     ]
+
+
+def read_statuses(ledger: LedgerReader, pipeline: str) -> list[FlowStatus]:
+    """Return where each flow stands. The suspension in a status is the flow's, or else its pipeline's."""
+    above = next((one.suspended for one in ledger.status(pipeline, [ALL])), None)
+    return [replace(one, suspended=one.suspended or above) for one in ledger.status(pipeline)]
 
 
 def _count_batches(flow: str, marks: Mapping[str, Sequence[Watermark]]) -> int | None:
@@ -183,28 +189,6 @@ def is_named(project: Project, flow: str) -> bool:
         if flow in flows_of(sync, table) and means(sync, table):
             return True
     return False
-
-
-def is_held(status: FlowStatus, now: datetime) -> bool:
-    """Whether a runner is working on the flow, as far as the ledger and this machine can tell."""
-    return (
-        status.state is State.RUNNING
-        and status.owner is not None
-        and (status.lease_until or now) > now
-        and not is_gone(status.owner)
-    )
-
-
-def find_held(ledger: LedgerReader, statuses: Iterable[FlowStatus]) -> set[str]:
-    """Return the flows that a runner is working on.
-
-    The ledger's clock is asked only if a flow is RUNNING, since a store of files answers by being written to.
-    """
-    running = [one for one in statuses if one.state is State.RUNNING]
-    if not running:
-        return set()
-    now = ledger.now()
-    return {one.flow for one in running if is_held(one, now)}
 
 
 def run_to_json(run: RunRecord) -> dict[str, Any]:
@@ -277,10 +261,16 @@ def limits_named(project: Project, name: str, tags: Collection[str]) -> HealthLi
 def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> FlowSummary:
     lags = [lag for mark in marks if (lag := lag_of(mark, now)) is not None]
     running = status.state is State.RUNNING and status.owner is not None
+    abandoned = is_abandoned(status, now)
     return FlowSummary(
         flow=status.flow,
         state=status.shown_state,
-        told_state=status.told_state,
+        told_state=tell_state(
+            status.shown_state,
+            suspended=status.suspended is not None,
+            prevented=status.gave_up,
+            gone=abandoned,
+        ),
         watermarks={mark.input: mark.position for mark in marks},
         checked={mark.input: mark.checked for mark in marks},
         lag_seconds=max(lags) if lags else None,
@@ -290,7 +280,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
         override=status.override.kind if status.override else None,
         suspended=status.suspended,
         rows_waiting=count_waiting(marks),
-        abandoned=running and not is_held(status, now),
+        abandoned=abandoned,
         planned_at=status.planned_at if status.plan else None,
     )
 

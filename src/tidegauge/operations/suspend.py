@@ -10,11 +10,10 @@ from tidegauge.errors import ConfigError
 from tidegauge.flows.names import is_pattern, table_of
 from tidegauge.flows.selection.missing_tables import find_recorded
 from tidegauge.flows.selection.select import choose
+from tidegauge.ledger.holder import name_holders
 from tidegauge.ledger.open import Ledger, open_ledger
 from tidegauge.ledger.owner import this_process
-from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import Project
-from tidegauge.model.state import State
 from tidegauge.model.suspension import ALL, Suspension
 from tidegauge.operations.status import suspension_to_json
 from tidegauge.sources.connections import SourceConnections
@@ -103,18 +102,13 @@ def _ask_database(project: Project, ledger: Ledger, name: str) -> list[str]:
 def _make_results(project: Project, ledger: Ledger, changed: dict[str, bool]) -> list[SuspendResult]:
     statuses = {one.flow: one for one in ledger.status(project.pipeline, list(changed))}
     if ALL in changed:
-        running = [one for one in ledger.status(project.pipeline) if one.state is State.RUNNING]
-        holder = ", ".join(dict.fromkeys(filter(None, map(_name_holder, running)))) or None
+        holders = name_holders(ledger, ledger.status(project.pipeline))
+        holder = ", ".join(dict.fromkeys(holders.values())) or None
         suspended = statuses[ALL].suspended if ALL in statuses else None
         return [SuspendResult(ALL, changed[ALL], suspended, holder)]
+    holders = name_holders(ledger, statuses.values())
     return [
-        SuspendResult(flow, done, statuses[flow].suspended, _name_holder(statuses[flow]))
+        SuspendResult(flow, done, statuses[flow].suspended, holders.get(flow))
         for flow, done in changed.items()
         if flow in statuses or done
     ]
-
-
-def _name_holder(status: FlowStatus) -> str | None:
-    if status.state is not State.RUNNING or status.owner is None:
-        return None
-    return f"{status.owner.actor}, process {status.owner.pid}"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegauge.errors import ConfigError
+from tidegauge.ledger.holder import is_held
 from tidegauge.ledger.open import open_ledger
 from tidegauge.model.position import Position, RowPosition, VersionPosition, to_json
 from tidegauge.model.protocols.ledger import LedgerReader
@@ -157,7 +158,7 @@ def _preview(
         positions={name: (before.get(name), after) for name, after in wanted.items()},
         kept={name: position for name, position in before.items() if name not in wanted},
         supersedes=status.state if status.plan is not None else None,
-        holder=status.owner.actor if status.owner is not None else None,
+        holder=status.owner.actor if status.owner is not None and is_held(status, now) else None,
         dangers=tuple(_find_dangers(before, wanted, now)) if kind == "set" else (),
     )
 

@@ -16,7 +16,6 @@ from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.override import FlowRevision, Override
 from tidegauge.model.position import Position, to_json
 from tidegauge.model.run import FlowStatus
-from tidegauge.model.state import State
 from tidegauge.model.watermark import Watermark
 
 
@@ -178,7 +177,6 @@ class OverridePreviewer(ABC):
             before=before,
             after=after,
             supersedes=name_plan(status),
-            holder=name_holder(status),
             unended=self._unended,
             downstream=tuple(other.name for other in readers),
             dangers=tuple(dangers),
@@ -255,14 +253,6 @@ def name_plan(status: FlowStatus | None) -> str | None:
     """The plan that a change by hand ends unfinished, in words."""
     plan = status.plan if status else None
     return f"plan {plan.plan_id}, {plan.done} of {len(plan.draft.batches)} batches done" if plan else None
-
-
-def name_holder(status: FlowStatus | None) -> str | None:
-    """The runner that holds the flow now, in words; None: nobody does."""
-    if status is None or status.state is not State.RUNNING or status.owner is None:
-        return None
-    until = f" until {status.lease_until:%Y-%m-%d %H:%M:%S} UTC" if status.lease_until else ""
-    return f"{status.owner.actor} (process {status.owner.pid}){until}"
 
 
 def show_rows(count: int | None) -> str:

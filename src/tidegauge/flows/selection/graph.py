@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegauge.model.optimize_flow import OPTIMIZE, OptimizeFlow
 from tidegauge.model.run import FlowStatus
 from tidegauge.model.spec import TableFlow
+from tidegauge.model.state import tell_state
 from tidegauge.model.view_flow import VIEW, GraphFlow, ViewFlow
 
 
@@ -72,4 +73,5 @@ def _state(status: FlowStatus | None) -> str:
         return "READY"
     left = len(status.plan.draft.batches) - status.plan.done if status.plan else 0
     more = f", {left:,} {'batch' if left == 1 else 'batches'} left" if left else ""
-    return f"{status.shown_state}{more}"
+    state = tell_state(status.shown_state, suspended=status.suspended is not None, prevented=True)
+    return f"{state}{more}"
