@@ -175,7 +175,7 @@ def test_a7_a_mariadb_replica_that_does_not_replicate_is_an_error(mariadbs: tupl
     pair.replica.run("STOP SLAVE SQL_THREAD")
     try:
         with pytest.raises(
-            SourceUnreachable, match="^app: the server is a replica that does not replicate now"
+            SourceUnreachable, match=r"^app: the server is a replica that does not replicate now"
         ) as caught:
             pair.replica.survey("t")
         assert caught.value.retryable
