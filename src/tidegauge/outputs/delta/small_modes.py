@@ -14,8 +14,6 @@ def find_few(job: DeltaWrite, small: SmallTarget, checked: CheckedChange) -> Few
     """The change for `SmallTarget.commit`; None where Spark has to make the commit."""
     try:
         match job.output.mode:
-            case Mode.MERGE:
-                return checked.few
             case Mode.SCD2:
                 from tidegauge.outputs.delta.small_history import find_few_changes
 
@@ -26,6 +24,8 @@ def find_few(job: DeltaWrite, small: SmallTarget, checked: CheckedChange) -> Few
                 return _replace(small, checked, frozenset(range(len(small.adds))))
             case Mode.REPLACE_PARTITIONS:
                 return _replace(small, checked, _find_files(small, checked.touched), checked.touched)
+            case _:
+                return checked.few  # of `merge`; None in a mode that only Spark commits
     except NeedsSpark:
         return None
 
