@@ -113,6 +113,29 @@ def test_a_flow_shows_its_plan_its_error_and_what_a_retry_covers(shop: Path) -> 
     assert "gone; the next run takes over" in late
 
 
+def test_the_settings_of_a_sync_are_shown_as_they_are_written_and_without_secrets(shop: Path) -> None:
+    (shop / "salt").write_text("pepper and more")
+    file = shop / "tidegauge.yml"
+    more = (
+        "where: 'total > 1 AND total <> 7', columns: {exclude: [card, 'pin_*']},"
+        " mask: {mail: {sha256: '${file:salt}'}, phone: null, name: 'Jane Roe'}"
+    )
+    plain = file.read_text()
+    file.write_text(plain.replace("tags: [daily]", f"tags: [daily], {more}"))
+    text = client(shop).get("/flow?name=orders").text
+    settings = dict(re.findall(r"<dt>([\w ]+)</dt><dd>(.*?)</dd>", text.split("facts settings")[1]))
+    assert settings["where"] == "total &gt; 1 AND total &lt;&gt; 7"
+    assert settings["columns"] == "exclude: card, pin_*"
+    assert settings["mask"] == "mail: sha256, phone: null, name: text"
+    assert not any(word in text for word in ("pepper", "Jane", "salt", "Place("))
+    file.write_text(plain.replace("tags: [daily]", "tags: [daily], columns: {include: [id, at]}"))
+    assert "<dt>columns</dt><dd>include: id, at</dd>" in client(shop).get("/flow?name=orders").text
+    file.write_text(plain)
+    text = client(shop).get("/flow?name=orders").text
+    assert "<dt>mode</dt><dd>merge</dd>" in text
+    assert "<dt>columns</dt>" not in text
+
+
 def test_the_gap_map_draws_what_is_there_and_what_is_not(shop: Path) -> None:
     text = client(shop).get("/gaps?name=items").text
     kinds = re.findall(r'class="piece k-(\w+)"', text)

@@ -45,10 +45,13 @@ def refused(house: Lakehouse, flow: str = "copy") -> dict[str, Any]:
     return error
 
 
-def check_verify_names_word(house: Lakehouse) -> None:
+def check_verify_names_word(house: Lakehouse) -> str:
+    """Return what verify says."""
     proof = house.type("verify")
     assert proof.code == 1, proof
-    assert "the target has lost the column word: " in " ".join(proof.said.split()), proof
+    said = " ".join(proof.said.split())
+    assert "the target has lost the column word: " in said, proof
+    return said
 
 
 @pytest.mark.parametrize("output", ["key: id", "mode: append", "mode: scd2, key: id, sequence_by: n"])
@@ -58,11 +61,16 @@ def test_d9_a_run_stops_at_a_column_that_was_dropped_and_a_full_refresh_brings_i
     house.write(f"  copy: {{inputs: {{a: {{path: a}}}}, output: {{path: copy, {output}}}}}\n")
     house.run()
     drop_word(house)
-    check_verify_names_word(house)
+    said = check_verify_names_word(house)
     house.sql("INSERT INTO @a VALUES (3, 1, 'c')")
     for _ in range(2):
-        assert "--full-refresh" in refused(house)["hint"]
+        hint = refused(house)["hint"]
         assert "word" not in columns(house)
+        for text in (said, hint):
+            assert "RESTORE the table to the version before" in text
+            assert "--full-refresh" in text
+            # Of a target that keeps every change, a full refresh can lose some for good.
+            assert ("without the changes that its inputs no longer have" in text) is ("mode:" in output)
     house.run("--full-refresh", *WORDS)
     assert house.sql("SELECT id, word FROM @copy") == [(1, "a"), (2, "b"), (3, "c")]
     proof = house.type("verify")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import socket
 import threading
 import time
 import uuid
@@ -90,5 +91,7 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
     finally:
         server.should_exit = True
         server.force_exit = True
+        # Wakes its loop, which sleeps on if a test has set this process's clock meanwhile.
+        socket.create_connection(("127.0.0.1", port)).close()
         # A timeout, because a statement that DuckDB never answers would hold the thread forever.
         thread.join(timeout=30)

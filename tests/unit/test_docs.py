@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -109,3 +110,24 @@ def test_no_page_or_file_names_a_package_registry() -> None:
     hosts = re.compile(r"https?://[^\s\"]*(pypi|pythonhosted|npmjs|maven\.org|debian\.org)")
     files = [*PAGES, ROOT / "constraints.txt", ROOT / "pyproject.toml", ROOT / "Makefile"]
     assert not [path for path in files if hosts.search(path.read_text())]
+
+
+def test_who_adds_a_write_mode_is_told_every_file_that_decides_for_each_mode() -> None:
+    rows = re.findall(r"^\| a write mode of .*", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    source = ROOT / "src" / "tidegauge"
+    deciding = [
+        file.relative_to(source).as_posix()
+        for file in sorted(source.rglob("*.py"))
+        if "case Mode." in (text := file.read_text())
+        and any(isinstance(one, ast.Match) and _has_each_mode(one) for one in ast.walk(ast.parse(text)))
+    ]
+    assert deciding
+    assert len(rows) == 2
+    assert [(file, row) for file in deciding for row in rows if f"`{file}`" not in row] == []
+
+
+def _has_each_mode(match: ast.Match) -> bool:
+    """Whether its cases are modes, and none stands for all others."""
+    patterns = [one for case in match.cases for one in ast.walk(case.pattern)]
+    modes = [one for one in patterns if isinstance(one, ast.MatchValue) and ast.unparse(one)[:5] == "Mode."]
+    return bool(modes) and not any(isinstance(one, ast.MatchAs) for one in patterns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,8 @@ def test_it_looks_when_something_failed_or_is_well_again_and_else_now_and_then(
         return [AlertResult("json", False, (), "nobody answers")]
 
     monkeypatch.setattr(tick_alerts, "send_alerts", send)
-    monkeypatch.setattr("tidegauge.operations.tick_alerts.time.monotonic", lambda: clock[0])
+    # Not `time.monotonic` itself, by which every thread of this process sleeps.
+    monkeypatch.setattr(tick_alerts, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     alerts = TickAlerts(project, said.append)
     broken = TidegaugeError("it broke", hint="mend it")
 

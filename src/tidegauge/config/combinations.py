@@ -202,8 +202,8 @@ def _in_a_warehouse(options: TableOptions) -> Iterator[Conflict]:
                     "mode `scd2` takes `valid_from` from the cursor, which null_cursor `include` lacks",
                     "use null_cursor `exclude` or `fail`, or mode `merge`",
                 )
-        case Mode.MERGE | Mode.REPLACE_PARTITIONS:
-            pass
+        case _:
+            pass  # `merge` goes with all of these, and the other modes are not for warehouses
 
 
 def _in_append_mode(options: TableOptions) -> Iterator[Conflict]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from tidegauge.model.columns import ColumnChoice, ColumnMask, RowFilter
 from tidegauge.model.delta_flow import DataFlow
 from tidegauge.model.retention import shown
 
@@ -65,12 +66,28 @@ def _show(value: Any) -> str:
             return ", ".join(filter(None, map(_show, value)))
         case Mapping():
             return ", ".join(f"{name}: {_show(part)}" for name, part in value.items())
+        case ColumnChoice() | ColumnMask() | RowFilter():
+            return _describe_choice(value)
         case _ if hasattr(value, "file") and hasattr(value, "text"):
             return str(value.file or "SQL in the file")
         case _ if is_dataclass(value) and hasattr(value, "name"):
             return _named(value)
         case _:
             return str(value)
+
+
+def _describe_choice(value: ColumnChoice | ColumnMask | RowFilter) -> str:
+    """Name the columns or rows as the file does; of a mask without its text, which may be a secret."""
+    match value:
+        case ColumnChoice(include=(), exclude=()):
+            return ""
+        case ColumnChoice():
+            named = ", ".join(value.include or value.exclude)
+            return f"{'include' if value.include else 'exclude'}: {named}"
+        case ColumnMask():
+            return f"{value.pattern}: {value.kind.value}"
+        case RowFilter():
+            return value.sql
 
 
 def _named(value: Any) -> str:

@@ -42,7 +42,7 @@ class EngineFacts:
     title: str
     """Name of the database, as people write it."""
     readable: bool = False
-    """Whether it can be a source. Every kind can be written to."""
+    """Whether it can be a source. `outputs/warehouse/open.py` says which kinds can be written to."""
     port: int = 0
     """The default port; 0 if connections have none, for a file or a service."""
     schema_of: SchemaOf = SchemaOf.SCHEMA

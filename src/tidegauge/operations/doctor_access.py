@@ -27,7 +27,7 @@ from tidegauge.model.privileges import (
     MissingPrivilege,
 )
 from tidegauge.model.spec import Database, Engine, Lake, TableFlow, TableName
-from tidegauge.outputs.warehouse.access import find_lacks
+from tidegauge.outputs.warehouse.access import NEEDED, find_lacks
 from tidegauge.outputs.warehouse.file_warehouse import FileWarehouse
 from tidegauge.outputs.warehouse.mysql import privileges as mysql
 from tidegauge.outputs.warehouse.open import open_warehouse
@@ -66,11 +66,8 @@ def check_warehouse(database: Database, flows: Sequence[TableFlow]) -> Iterator[
         yield tell_clock(clock)
     lacks = find_lacks(warehouse, flows)
     if lacks is None:
-        yield (
-            f"what the login may do was not asked, for {title} does not tell it plainly: a run needs USAGE on"
-            " database, schema and warehouse, CREATE TABLE and CREATE STAGE on the schema, and to own its"
-            " tables"
-        )
+        needed = NEEDED.get(database.engine)
+        yield f"what the login may do was not asked of {title}{f': a run needs {needed}' if needed else ''}"
         return
     yield from lacks
     if any(not one.later for one in lacks):

@@ -85,7 +85,10 @@ def _key_condition(pair: TablePair, keys: pa.Table) -> str:
     """The source's SQL that is true for rows with these keys, and maybe for others. Empty: read all rows."""
     if not keys.num_rows:
         return "1 = 0"
-    words, columns = WORDS[pair.flow.source.engine], {one.name: one for one in pair.source_table.columns}
+    words = WORDS.get(pair.flow.source.engine)
+    if words is None or keys.num_rows > MOST:
+        return ""
+    columns = {one.name: one for one in pair.source_table.columns}
     hashed: list[HashedColumn] = []
     for name in pair.key:
         column = columns[name]
@@ -94,8 +97,6 @@ def _key_condition(pair: TablePair, keys: pa.Table) -> str:
         if form is None or (parsed and not words.in_process):
             return ""
         hashed.append(HashedColumn(column.select, column.wire, form))
-    if keys.num_rows > MOST:
-        return ""
     forms = [one.form for one in hashed]
     hashes = sorted(hash_row(forms, list(key.values())) for key in keys.to_pylist())
     return f"{words.hash(hashed)} IN ({', '.join(map(str, hashes))})"

@@ -36,7 +36,7 @@ from tidegauge.model.spec import Drift
 from tidegauge.model.versions import DeltaHistory
 from tidegauge.model.watermark import Watermark
 from tidegauge.outputs.delta.epochs import EpochState
-from tidegauge.outputs.delta.lost_columns import find_absent
+from tidegauge.outputs.delta.lost_columns import describe_return, find_absent
 from tidegauge.outputs.delta.place import TargetPlace
 from tidegauge.sources.delta.changes import open_changed_input
 from tidegauge.sources.delta.errors import translate_read_error
@@ -159,10 +159,7 @@ def _mark_lost_columns(found: Difference, proof: DeltaProof, session: SparkSessi
     lost = [one for one in proof.rows(session).columns if one.casefold() in absent] if absent else []
     if not lost:
         return found
-    note = (
-        f"the target has lost the {name_columns(lost)}: `tidegauge run --select {proof.flow.name}"
-        " --full-refresh --reason …` computes what is gone"
-    )
+    note = f"the target has lost the {name_columns(lost)}: {describe_return(proof.flow)}"
     return replace(found, notes=(*found.notes, note), lost=tuple(lost))
 
 

@@ -45,6 +45,14 @@ def refuse_lost(look: Snapshot, schema: StructType, change: DeltaChange, flow: D
     names = f"column{'s' if len(lost) > 1 else ''} {', '.join(lost)}"
     raise OutputDisagrees(
         f"{flow.name}: {output.table} has lost the {names}, which earlier batches filled",
-        hint="RESTORE the table to the version before, or compute it anew: `tidegauge run --select"
-        f" {flow.name} --full-refresh --reason …`; or let the transform leave the column out",
+        hint=f"{describe_return(flow)}; or let the transform leave the column out",
     )
+
+
+def describe_return(flow: DeltaFlow) -> str:
+    """Say how the values of a lost column come back, and what a full refresh would lose."""
+    restore = "RESTORE the table to the version before"
+    anew = f"`tidegauge run --select {flow.name} --full-refresh --reason …`"
+    if not flow.output.mode.facts.keeps_every_change:
+        return f"{restore}, or compute it anew: {anew}"
+    return f"{restore}: {anew} computes it anew, but without the changes that its inputs no longer have"
