@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from tidegauge.delta_log.data_files import NeedsSpark
 from tidegauge.model.mode import Mode
 from tidegauge.outputs.delta.modes import CheckedChange, DeltaWrite, Partitions
@@ -12,22 +14,17 @@ from tidegauge.spark.few_rows import collect_few
 
 def find_few(job: DeltaWrite, small: SmallTarget, checked: CheckedChange) -> FewRows | None:
     """The change for `SmallTarget.commit`; None where Spark has to make the commit."""
+    find = _BY_MODE.get(job.output.mode)
     try:
-        match job.output.mode:
-            case Mode.MERGE:
-                return checked.few
-            case Mode.SCD2:
-                from tidegauge.outputs.delta.small_history import find_few_changes
-
-                return find_few_changes(job, small, checked.rows)
-            case Mode.APPEND:
-                return _replace(small, checked, None)
-            case Mode.OVERWRITE:
-                return _replace(small, checked, frozenset(range(len(small.adds))))
-            case Mode.REPLACE_PARTITIONS:
-                return _replace(small, checked, _find_files(small, checked.touched), checked.touched)
+        return find(job, small, checked) if find is not None else None
     except NeedsSpark:
         return None
+
+
+def _find_history(job: DeltaWrite, small: SmallTarget, checked: CheckedChange) -> FewRows:
+    from tidegauge.outputs.delta.small_history import find_few_changes
+
+    return find_few_changes(job, small, checked.rows)
 
 
 def _replace(
@@ -63,3 +60,15 @@ def _find_files(small: SmallTarget, touched: Partitions) -> frozenset[int]:
         if tuple(values.get(name) or None for name in names) in wanted:
             found.add(at)
     return frozenset(found)
+
+
+_BY_MODE: Mapping[Mode, Callable[[DeltaWrite, SmallTarget, CheckedChange], FewRows | None]] = {
+    Mode.MERGE: lambda _, __, checked: checked.few,
+    Mode.SCD2: _find_history,
+    Mode.APPEND: lambda _, small, checked: _replace(small, checked, None),
+    Mode.OVERWRITE: lambda _, small, checked: _replace(small, checked, frozenset(range(len(small.adds)))),
+    Mode.REPLACE_PARTITIONS: lambda _, small, checked: _replace(
+        small, checked, _find_files(small, checked.touched), checked.touched
+    ),
+}
+"""A mode that is not here is left to Spark."""
