@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import socket
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,8 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
             return super().connect(*args, **{**options, "nop_regexes": IDLE})
 
     vars(module)["shared_fs"] = Instance()
+    # Else each new connector asks a cloud's services where it runs, which are not there.
+    os.environ["SNOWFLAKE_DISABLE_PLATFORM_DETECTION"] = "true"
     # Tests check which statements are refused; the server's own log would only fill the tests' output.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     logging.getLogger("fakesnow.server").setLevel(logging.CRITICAL)
@@ -92,6 +95,7 @@ def start_snowflake() -> Iterator[SnowflakeServer]:
         server.should_exit = True
         server.force_exit = True
         # Wakes its loop, which sleeps on if a test has set this process's clock meanwhile.
-        socket.create_connection(("127.0.0.1", port)).close()
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port)).close()
         # A timeout, because a statement that DuckDB never answers would hold the thread forever.
         thread.join(timeout=30)
