@@ -107,8 +107,8 @@ def make_fleet_page(snapshot: FleetSnapshot, asked: FleetFilter, *, rows: int = 
 def _tell_resumed(seen: SeenFlow) -> str:
     """The flow's state as people would read it if the flow were not suspended."""
     run = seen.summary.last_run
-    gave_up = run is not None and run.gave_up
-    return tell_state(seen.summary.state, prevented=gave_up) if seen.told == SUSPENDED else seen.told
+    ended_as_skipped = run is not None and run.ended_as_skipped
+    return tell_state(seen.summary.state, prevented=ended_as_skipped) if seen.told == SUSPENDED else seen.told
 
 
 def _is_suspended(seen: SeenFlow) -> bool:

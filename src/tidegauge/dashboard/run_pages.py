@@ -44,12 +44,12 @@ class RunLine:
     failed: int
     rows: int
     """Rows written."""
-    gave_up: bool = False
+    ended_as_skipped: bool = False
     """Whether a job gave up the plan that it had."""
 
     @property
     def told(self) -> str:
-        return tell_state(self.state, prevented=self.gave_up)
+        return tell_state(self.state, prevented=self.ended_as_skipped)
 
     @property
     def seconds(self) -> float | None:
@@ -171,7 +171,7 @@ def _make_line(run_id: str, attempts: Sequence[RunRecord]) -> RunLine:
         flows=len({one.flow for one in attempts}),
         failed=sum(one.state is State.FAILED for one in attempts),
         rows=sum(one.rows_written for one in attempts),
-        gave_up=any(one.gave_up for one in attempts),
+        ended_as_skipped=any(one.ended_as_skipped for one in attempts),
     )
 
 

@@ -50,8 +50,8 @@ class FlowStatus:
         return State.FAILED if self.state is State.READY and refused else self.state
 
     @property
-    def gave_up(self) -> bool:
-        return self.last_run is not None and self.last_run.gave_up
+    def ended_as_skipped(self) -> bool:
+        return self.last_run is not None and self.last_run.ended_as_skipped
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class RunRecord:
 
     @property
     def told_state(self) -> str:
-        return tell_state(self.state, prevented=self.gave_up)
+        return tell_state(self.state, prevented=self.ended_as_skipped)
 
     @property
-    def gave_up(self) -> bool:
-        """Whether the job that had the plan gave it up. Where nothing is new there is no plan."""
+    def ended_as_skipped(self) -> bool:
+        """Whether the job ended its plan as SKIPPED. A run that found nothing new is SKIPPED without a plan."""
         return self.state is State.SKIPPED and self.plan_id is not None
 
 

@@ -52,7 +52,7 @@ class Health:
     """The runs of the last thirty days, newest first."""
     unknown: tuple[AlertKind, ...] = ()
     """Kinds that could not be checked now: without a finding of this kind it may still be wrong."""
-    gave_up: bool = False
+    ended_as_skipped: bool = False
     """Whether the last run gave its plan up."""
     suspended: bool = False
     """Whether a person has suspended the flow or its pipeline."""
@@ -61,7 +61,9 @@ class Health:
 
     @property
     def told_state(self) -> str:
-        return tell_state(self.state, suspended=self.suspended, prevented=self.gave_up, gone=self.abandoned)
+        return tell_state(
+            self.state, suspended=self.suspended, prevented=self.ended_as_skipped, gone=self.abandoned
+        )
 
     @property
     def level(self) -> HealthLevel:
@@ -262,7 +264,7 @@ def _one(
     made = Health(flow, state, success, known.count_failures(flow), (), ())
     if status is not None:
         suspended, gone = status.suspended is not None, is_abandoned(status, known.now)
-        made = replace(made, gave_up=status.gave_up, suspended=suspended, abandoned=gone)
+        made = replace(made, ended_as_skipped=status.ended_as_skipped, suspended=suspended, abandoned=gone)
     well = HealthFinding(HealthCheck.STATUS, HealthLevel.HEALTHY, f"{made.told_state}, as it should be")
     return made.adding(found or [well])
 

@@ -268,7 +268,7 @@ def _summarize(status: FlowStatus, marks: list[Watermark], now: datetime) -> Flo
         told_state=tell_state(
             status.shown_state,
             suspended=status.suspended is not None,
-            prevented=status.gave_up,
+            prevented=status.ended_as_skipped,
             gone=abandoned,
         ),
         watermarks={mark.input: mark.position for mark in marks},
