@@ -83,7 +83,7 @@ class RunRecord:
 
     @property
     def ended_as_skipped(self) -> bool:
-        """Whether the job ended its plan as SKIPPED. A run that found nothing new is SKIPPED without a plan."""
+        """Whether the job ended its plan as SKIPPED. A run that found nothing new is SKIPPED and has none."""
         return self.state is State.SKIPPED and self.plan_id is not None
 
 
