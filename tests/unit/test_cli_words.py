@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +111,14 @@ def test_with_json_what_anything_else_prints_goes_to_stderr(
     assert "gone" in ran.json["error"]["message"]
     assert ran.err.startswith("from a thread\nchatter\nerror: ")
     assert here("status").out == "from a thread\nchatter\n"
+
+
+@pytest.mark.parametrize(("answer", "flag"), [("say('done')", ""), ("print_json({})", "--json")])
+def test_an_answer_that_finds_no_room_is_one_sentence(answer: str, flag: str) -> None:
+    program = f"from tidegauge.cli import main, output; main.app = lambda: output.{answer}; main.main()"
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", program, flag]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: stdout cannot be written: No space left on device\n hint: ")
+    assert "Traceback" not in ran.stderr

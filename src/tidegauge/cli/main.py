@@ -108,7 +108,7 @@ app.add_typer(spark.app, name="spark")
 def main() -> None:
     json, debug = "--json" in sys.argv, "--debug" in sys.argv
     try:
-        with fewer_collections(), reserve_stdout() if json else nullcontext():
+        with fewer_collections(), reserve_stdout() if json and "--help" not in sys.argv else nullcontext():
             app()
     except TidegaugeError as error:
         sys.exit(report_error(error, json=json, debug=debug))

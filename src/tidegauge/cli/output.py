@@ -43,13 +43,29 @@ def reserve_stdout() -> Iterator[None]:
         _reserved.pop()
 
 
+@contextlib.contextmanager
+def _printing(stdout: TextIO) -> Iterator[TextIO]:
+    """In this block the command's answer is written. Raises TidegaugeError where that is not possible."""
+    try:
+        yield stdout
+        stdout.flush()
+    except BrokenPipeError:
+        raise  # whoever read the answer has enough of it
+    except OSError as error:
+        raise TidegaugeError(
+            f"stdout cannot be written: {error.strerror}",
+            hint="what the command did is done; `tidegauge history` shows it",
+        ) from error
+
+
 def print_json(document: dict[str, Any]) -> None:
-    stdout = _reserved[-1] if _reserved else sys.stdout
-    stdout.write(mask(jsonlib.dumps(document, ensure_ascii=False, indent=2)) + "\n")
+    with _printing(_reserved[-1] if _reserved else sys.stdout) as stdout:
+        stdout.write(mask(jsonlib.dumps(document, ensure_ascii=False, indent=2)) + "\n")
 
 
 def say(text: str) -> None:
-    sys.stdout.write(mask(text) + "\n")
+    with _printing(sys.stdout) as stdout:
+        stdout.write(mask(text) + "\n")
 
 
 def print_csv(columns: Sequence[str], bodies: Sequence[dict[str, Any]]) -> None:
@@ -57,7 +73,8 @@ def print_csv(columns: Sequence[str], bodies: Sequence[dict[str, Any]]) -> None:
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(bodies)
-    sys.stdout.write(mask(text.getvalue()))
+    with _printing(sys.stdout) as stdout:
+        stdout.write(mask(text.getvalue()))
 
 
 def print_table(
@@ -101,23 +118,21 @@ def _print_folded(table: Table) -> None:
         folded.add_column(name, justify=justify, overflow="fold", no_wrap=number or width <= _SHORT)
     for row in table.cells:
         folded.add_row(*(Text.from_ansi(f"\x1b[{_COLOURS.get(cell, '0')}m{cell}") for cell in row))
-    Console(highlight=False).print(folded)
+    with _printing(sys.stdout):
+        Console(highlight=False).print(folded)
 
 
 def report_error(error: TidegaugeError, *, json: bool, debug: bool) -> int:
     """Show an error as text, with `json` also as JSON on stdout; return its exit code."""
     if json:
-        print_json(
-            {
-                "schema": "tidegauge/error/1",
-                "error": {
-                    "type": error.type,
-                    "message": error.sentence,
-                    "hint": error.hint,
-                    "retryable": error.retryable,
-                },
-            }
-        )
+        body = {
+            "type": error.type,
+            "message": error.sentence,
+            "hint": error.hint,
+            "retryable": error.retryable,
+        }
+        with contextlib.suppress(TidegaugeError):  # the error may be that nothing can be printed
+            print_json({"schema": "tidegauge/error/1", "error": body})
     lines = [f"error: {error.sentence}"]
     if error.hint:
         lines.append(f" hint: {error.hint}")
