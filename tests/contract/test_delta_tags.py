@@ -96,7 +96,7 @@ def test_b3_a_tag_outlives_the_commit_that_brought_it(table: LogTable) -> None:
     assert fields[0].name == "id"
 
 
-@pytest.mark.parametrize("other", [{"deletes": True}, {"nulls": True}, {"empties": True}])
+@pytest.mark.parametrize("other", [{"deletes": True}, {"nulls": True}, {"empties_output": True}])
 def test_a_batch_of_the_same_window_that_does_something_else_is_another_one(
     table: LogTable, other: dict[str, Any]
 ) -> None:

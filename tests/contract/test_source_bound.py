@@ -189,7 +189,7 @@ def split_windows(batch: Any) -> list[Any]:
     from tidegauge.model.position import Window
 
     (window,) = batch.windows
-    (split,) = batch.splits
+    (split,) = batch.split_points
     return [Window(window.after, split), Window(split, window.upto)]
 
 
@@ -476,16 +476,16 @@ def test_a2_what_is_open_is_never_an_old_copy(place: Place) -> None:
     """InnoDB's list of transactions is a copy that the server renews only now and then."""
     source: Any = open_source(place.database)
     for turn in range(3):
-        source._dialect.moment(fresh=True)
+        source._dialect.read_clock(fresh=True)
         with transaction(place) as late:
             late.execute(INSERT.format(turn))
             ask = "SELECT CONNECTION_ID()" if place.engine is Engine.MYSQL else "SELECT pg_backend_pid()"
             late.execute(ask)
             (number,) = late.fetchone()
-            seen = source._dialect.moment(fresh=True)
+            seen = source._dialect.read_clock(fresh=True)
             assert any(f"connection {number} " in work.who for work in seen.open)
             assert all(work.started <= seen.clock for work in seen.open)
-        gone = source._dialect.moment(fresh=True)
+        gone = source._dialect.read_clock(fresh=True)
         assert not any(f"connection {number} " in work.who for work in gone.open)
     source.close()
 
