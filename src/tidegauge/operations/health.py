@@ -289,7 +289,8 @@ def _find_warnings(status: FlowStatus | None, now: datetime) -> Iterator[HealthF
         yield _warning("it has not run yet")
         return
     if status.override is not None:
-        yield _warning(f"an override ({status.override.kind}) was begun and not ended: the next run ends it")
+        ends = "it ends once the flow is resumed" if status.suspended else "the next run ends it"
+        yield _warning(f"an override ({status.override.kind}) was begun and not ended: {ends}")
     if is_abandoned(status, now):
         late = status.lease_until is not None and status.lease_until <= now
         why = "let the lease run out" if late else "is gone"
