@@ -268,6 +268,6 @@ class _AllRows:
 
     def batch_data(self, batch: Batch) -> BatchData:
         if batch.deletes:
-            return self.deletes.batch_data(shown=(batch.rows or 0) if batch.repairs else 0)
+            return self.deletes.batch_data(batch)
         rows = self.repaired.batch_data(batch) if batch.repairs else self.rows(batch)
         return mark_rows(rows, self.flow.options.expect)

@@ -11,13 +11,17 @@ from tidegauge.model.arrow import schema_of
 from tidegauge.model.batch_data import KeysToDelete
 from tidegauge.model.delta_flow import VALID_TO
 from tidegauge.model.plan import Batch, Draft
-from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window
+from tidegauge.model.position import ORDERED, Position, RowPosition, Value, Window, compare
 from tidegauge.model.protocols.output import Output
 from tidegauge.model.protocols.source import Source
 from tidegauge.model.spec import DeleteMode, TableFlow
 from tidegauge.model.table import SourceTable
 from tidegauge.sources.connections import SourceConnections
 from tidegauge.sources.keys import key_layout, make_cursor_scalar, moment_field, read_keys
+
+_LEFT = (
+    "no row is deleted: this replica may lack rows that were read before, so a later run looks which are gone"
+)
 
 
 class DeletedRows:
@@ -46,7 +50,11 @@ class DeletedRows:
         if end is None:
             return draft
         try:
-            found = self._find_vanished(source().describe(self._flow.table, self._flow.options))
+            database = source()
+            source_table = database.describe(self._flow.table, self._flow.options)
+            if self._may_lack_rows(database, source_table):
+                return replace(draft, notes=(*draft.notes, _LEFT))
+            found = self._find_vanished(source_table)
         except SourceUnreachable:
             note = "the source cannot be asked which rows were deleted; the next run looks again"
             return replace(draft, notes=(*draft.notes, note))
@@ -58,17 +66,18 @@ class DeletedRows:
         last = Batch((Window(end, end),), rows=0, rereads=again, deletes=True)
         return replace(draft, batches=(*draft.batches, last), notes=(*draft.notes, note))
 
-    def batch_data(self, *, shown: int = 0) -> KeysToDelete:
-        """Compare the keys again and return those to delete, so that rows that have come back are kept.
-
-        `shown`: the number of deleted rows that a person has agreed to.
-        """
+    def batch_data(self, batch: Batch) -> KeysToDelete:
+        """Compare the keys again and return those to delete, so that rows that have come back are kept."""
         with SourceConnections() as sources:  # this thread's own: another thread may have planned
             source = sources.of(self._flow.source)
             source_table = source.describe(self._flow.table, self._flow.options)
             # Before the keys are read, so that a row that comes back later has a later cursor.
             seen = source.find_settled(source_table) if self._flow.options.mode.facts.keeps_history else None
-        found, layout = self._find_vanished(source_table, shown), key_layout(source_table)
+            behind = self._may_lack_rows(source, source_table, batch.windows[0].upto)
+        # To the deletes of a repair a person has agreed.
+        shown, layout = (batch.rows or 0) if batch.repairs else 0, key_layout(source_table)
+        nothing = DeletedKeys(schema_of(layout).empty_table(), 0, 0)  # a later run looks again
+        found = nothing if behind else self._find_vanished(source_table, shown)
         if self._flow.options.mode.facts.keeps_history:
             layout = replace(layout, fields=(*layout.fields, moment_field(source_table, VALID_TO)))
             found = found.add_moment(VALID_TO, make_cursor_scalar(source_table, self._latest(seen)))
@@ -90,6 +99,21 @@ class DeletedRows:
         if seen.kind in ORDERED:
             return max(seen, before)
         return seen
+
+    def _may_lack_rows(
+        self, source: Source, source_table: SourceTable, planned: Position | None = None
+    ) -> bool:
+        """Whether the source is a replica that may not have applied rows yet which were read before: from its
+        primary, or from another replica. `planned`: the end of the plan, whose rows may have been read."""
+        read = [one.cursor for one in (self._reached, planned) if isinstance(one, RowPosition)]
+        if not read or self._flow.options.snapshot or not source.outlook().replica:
+            return False
+        moments = source_table.cursor_kind == "timestamp"
+        there = source.find_settled(source_table) if moments else source.latest(source_table)
+        if there is None:
+            return True
+        orders = [compare(RowPosition(there), RowPosition(one), moments=moments) for one in read]
+        return any(order is None or order < 0 for order in orders)
 
     def _find_vanished(self, source_table: SourceTable, shown: int = 0) -> DeletedKeys:
         table = self._output.capabilities.table
