@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tidegauge.model import secret as secret_module
@@ -123,6 +123,7 @@ def test_e3_no_text_keeps_a_remembered_secret(secret: str, before: str, after: s
         secret.encode()
     except UnicodeEncodeError:
         return
+    assume(secret not in secret_module._open)  # names are hidden in the places of secrets alone
     Secret(secret)
     assert secret not in mask(before + secret + after)
 
