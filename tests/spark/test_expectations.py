@@ -218,7 +218,7 @@ WRONG = {
     "{nn: not_null}": "`nn: not_null` is expected, and the rows have no column nn",
     '{"nn > 1": warn}': "`nn > 1` is expected, and the rows have no column nn",
     '{"array_max(n) > 1": warn}': "`array_max(n) > 1` cannot be checked",
-    "{n: {range: {min: low}}}": "'low' is no bigint",
+    "{n: {range: {min: low}}}": "'low' is not a valid bigint",
     "{g: {matches: '('}}": "'(' is no regular expression",
     '{"n + 1": warn}': "gives bigint, and a predicate is true or false",
     "{row_count: {min: 3}}": "the batch has 2 rows, and at least 3 are expected",
